@@ -1,0 +1,253 @@
+/* Descriptor -> attention ready to run, and the run. */
+#include "attention/attention.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "attention/stages/stages.h"
+#include "attention/workspace.h"
+#include "cl/region.h"
+#include "core/log.h"
+
+static struct mha_tensor_params tensor_params(const struct mha_tensor *t) {
+    return (struct mha_tensor_params){0, t->stride_b, t->stride_h, t->stride_n};
+}
+
+static struct mha_mask_params mask_params(const struct mha_mask *m) {
+    return (struct mha_mask_params){0, m->stride[0], m->stride[1], m->stride[2], m->stride[3]};
+}
+
+/* Everything but the workspace layout and the buffers' offsets. */
+static struct mha_params params_of(const struct mha_problem *p, const struct mha_variant *v) {
+    const gpu_mha_desc *d = &p->desc;
+    struct mha_params k = {
+        .B = d->B, .H = d->H, .HKV = d->HKV, .NQ = d->NQ, .NP = d->NP, .NT = p->NT};
+    k.query = tensor_params(&p->query);
+    k.key = tensor_params(&p->key);
+    k.value = tensor_params(&p->value);
+    k.past_key = tensor_params(&p->past_key);
+    k.past_value = tensor_params(&p->past_value);
+    k.output = tensor_params(&p->output);
+    k.mask = mask_params(&p->mask);
+    k.bias = mask_params(&p->bias);
+    k.query_type = p->query.type;
+    k.key_type = p->key.type;
+    k.value_type = p->value.type;
+    k.past_key_type = p->past_key.type;
+    k.past_value_type = p->past_value.type;
+    k.output_type = p->output.type;
+    k.has_mask = d->mask.type != GPU_MHA_MASK_NONE;
+    k.bias_type = d->bias.type == GPU_MHA_MASK_NONE
+                      ? 0
+                      : (mha_i32)d->bias.type - GPU_MHA_MASK_F32 + MHA_TYPE_F32 + 1;
+    k.key_lengths_type = d->key_lengths;
+    k.offset_kind = d->offset_kind;
+    k.offset = d->offset;
+    k.causal = d->causal;
+    k.window_left = p->window_left;
+    k.window_right = p->window_right;
+    k.has_alibi = d->alibi != GPU_MHA_ALIBI_NONE;
+    k.has_sinks = d->sinks;
+    k.has_lse = d->lse;
+    k.weights = d->weights;
+    k.scores = d->scores;
+    k.scale = p->scale;
+    k.softcap = d->softcap;
+    k.dropout_threshold = p->dropout_threshold;
+    k.dropout_scale = (float)(1.0 / (1.0 - (double)d->dropout));
+    k.dropout_seed = d->dropout_seed;
+    k.tiles = v->tiles;
+    k.splits = v->splits;
+    k.score_pitch = v->tiles * v->KT;
+    return k;
+}
+
+static gpu_mha_status carve(struct mha_attention *a, const struct mha_device *device) {
+    const gpu_mha_desc *d = &a->problem.desc;
+    const struct mha_variant *v = &a->variant;
+    struct mha_params *k = &a->params;
+    const int64_t key_tiles = mha_size_mul(mha_size_mul(d->B, d->HKV), v->tiles);
+    const int64_t rows = mha_problem_lse_count(&a->problem);
+    struct mha_carver carver = {0};
+    k->packed_key = mha_carve(&carver, mha_size_mul(key_tiles, d->DK * v->KT));
+    k->packed_value = mha_carve(&carver, mha_size_mul(key_tiles, (int64_t)v->DVP * v->KT));
+    k->value_special = mha_carve(&carver, key_tiles);
+    if (v->splits > 1) {
+        const int64_t parts = mha_size_mul(rows, v->splits);
+        k->partial_output = mha_carve(&carver, mha_size_mul(parts, d->DV));
+        k->partial_lse = mha_carve(&carver, parts);
+    }
+    if (v->method == GPU_MHA_STAGED) {
+        k->score_rows = mha_carve(&carver, mha_size_mul(rows, k->score_pitch));
+    }
+    MHA_RETURN_IF(!mha_size_fits(carver.bytes) ||
+                      (cl_ulong)carver.bytes > device->max_alloc_bytes,
+                  GPU_MHA_UNSUPPORTED,
+                  "the workspace of the %s method is %" PRId64
+                  " bytes: the device allocates at most %" PRIu64,
+                  v->method == GPU_MHA_STAGED ? "staged" : "fused", carver.bytes,
+                  (uint64_t)device->max_alloc_bytes);
+    a->workspace_bytes = a->problem.empty_output ? 0 : (size_t)carver.bytes;
+    return GPU_MHA_OK;
+}
+
+/* The slopes of ALiBi's published rule, or a few bytes to bind where a buffer is absent. */
+static gpu_mha_status make_slopes(struct mha_attention *a, cl_context cl) {
+    gpu_mha_status status = GPU_MHA_OK;
+    const int64_t count = a->problem.desc.alibi == GPU_MHA_ALIBI_AUTO ? a->problem.desc.H : 4;
+    float *slopes = calloc((size_t)count, sizeof *slopes);
+    if (slopes == NULL) {
+        status = mha_error_set(GPU_MHA_HOST_MEMORY, "no memory for %" PRId64 " slopes", count);
+        goto cleanup;
+    }
+    status = gpu_mha_alibi_slopes(count, slopes);
+    if (status != GPU_MHA_OK) {
+        goto cleanup;
+    }
+    cl_int code = CL_SUCCESS;
+    a->slopes = clCreateBuffer(cl, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
+                               (size_t)count * sizeof *slopes, slopes, &code);
+    if (a->slopes == NULL) {
+        status = mha_error_cl(code, "clCreateBuffer", "%zu bytes for ALiBi slopes",
+                              (size_t)count * sizeof *slopes);
+    }
+cleanup:
+    free(slopes);
+    return status;
+}
+
+static gpu_mha_status prepare_stages(struct mha_attention *a, gpu_mha_context *context) {
+    const struct mha_stage *fused[] = {&mha_stage_pack_key, &mha_stage_pack_value,
+                                       &mha_stage_fused, &mha_stage_merge_splits};
+    const struct mha_stage *staged[] = {&mha_stage_pack_key, &mha_stage_pack_value,
+                                        &mha_stage_scores,   &mha_stage_softmax,
+                                        &mha_stage_weighted_sum, &mha_stage_average_heads};
+    const int is_fused = a->variant.method == GPU_MHA_FUSED;
+    const struct mha_stage **stages = is_fused ? fused : staged;
+    const int count = is_fused ? (a->variant.splits > 1 ? 4 : 3)
+                               : (a->problem.desc.weights == GPU_MHA_WEIGHTS_AVERAGED ? 6 : 5);
+    for (int s = 0; s < count; ++s) {
+        MHA_TRY(mha_stage_prepare(a, context, stages[s]));
+    }
+    return GPU_MHA_OK;
+}
+
+static gpu_mha_status prepare(struct mha_attention *a, gpu_mha_context *context,
+                              const gpu_mha_desc *desc) {
+    MHA_TRY(mha_problem_read(desc, &a->problem));
+    MHA_TRY(mha_variant_choose(&a->problem, &context->device, &a->variant));
+    a->params = params_of(&a->problem, &a->variant);
+    MHA_TRY(carve(a, &context->device));
+    if (a->problem.empty_output) {
+        return GPU_MHA_OK;
+    }
+    MHA_TRY(make_slopes(a, context->cl));
+    return prepare_stages(a, context);
+}
+
+gpu_mha_status mha_attention_create(gpu_mha_context *context, const gpu_mha_desc *desc,
+                                    struct mha_attention **attention) {
+    struct mha_attention *made = calloc(1, sizeof *made);
+    MHA_RETURN_IF(made == NULL, GPU_MHA_HOST_MEMORY, "no memory for an attention");
+    const gpu_mha_status status = prepare(made, context, desc);
+    if (status != GPU_MHA_OK) {
+        mha_attention_destroy(made);
+        return status;
+    }
+    *attention = made;
+    return GPU_MHA_OK;
+}
+
+void mha_attention_destroy(struct mha_attention *a) {
+    if (a == NULL) {
+        return;
+    }
+    for (int s = 0; s < MHA_STAGES_MAX; ++s) {
+        mha_kernel_destroy(&a->kernels[s]);
+    }
+    if (a->slopes != NULL) {
+        clReleaseMemObject(a->slopes);
+    }
+    free(a);
+}
+
+void mha_attention_text(const struct mha_attention *a, char *text, size_t size) {
+    const struct mha_variant *v = &a->variant;
+    if (a->problem.empty_output) {
+        snprintf(text, size, "nothing to compute");
+    } else if (v->splits > 1) {
+        snprintf(text, size, "fused %dx%d split %" PRId64, v->tile.MQ, v->KT, v->splits);
+    } else {
+        snprintf(text, size, "%s %dx%d", v->method == GPU_MHA_FUSED ? "fused" : "staged",
+                 v->tile.MQ, v->KT);
+    }
+}
+
+gpu_mha_status mha_attention_check(const struct mha_attention *a, const gpu_mha_buffers *b,
+                                   cl_context cl) {
+    const struct mha_problem *p = &a->problem;
+    const gpu_mha_desc *d = &p->desc;
+    const int any = !p->empty_output;
+    const int64_t lengths = d->key_lengths != GPU_MHA_INDEX_NONE ? d->B : 0;
+    /* A problem without output reads nothing, so its inputs may be absent. */
+    const struct mha_region regions[] = {
+        {"query", b->query, 1, any ? p->query.span : 0, mha_type_bytes(p->query.type), MHA_READ},
+        {"key", b->key, 1, any ? p->key.span : 0, mha_type_bytes(p->key.type), MHA_READ},
+        {"value", b->value, 1, any ? p->value.span : 0, mha_type_bytes(p->value.type), MHA_READ},
+        {"past_key", b->past_key, d->NP > 0, any ? p->past_key.span : 0,
+         mha_type_bytes(p->past_key.type), MHA_READ},
+        {"past_value", b->past_value, d->NP > 0, any ? p->past_value.span : 0,
+         mha_type_bytes(p->past_value.type), MHA_READ},
+        {"mask", b->mask, d->mask.type != GPU_MHA_MASK_NONE, any ? p->mask.span : 0, 1, MHA_READ},
+        {"bias", b->bias, d->bias.type != GPU_MHA_MASK_NONE, any ? p->bias.span : 0,
+         d->bias.type == GPU_MHA_MASK_F32 ? 4 : 2, MHA_READ},
+        {"key_lengths", b->key_lengths, d->key_lengths != GPU_MHA_INDEX_NONE, any ? lengths : 0,
+         mha_index_bytes(d->key_lengths == GPU_MHA_I32 ? GPU_MHA_I32 : GPU_MHA_I64), MHA_READ},
+        {"alibi_slopes", b->alibi_slopes, d->alibi == GPU_MHA_ALIBI_SLOPES, any ? d->H : 0, 4,
+         MHA_READ},
+        {"sinks", b->sinks, d->sinks, any ? d->H : 0, 4, MHA_READ},
+        {"output", b->output, 1, p->output.span, mha_type_bytes(p->output.type), MHA_WRITE},
+        {"lse", b->lse, d->lse, d->lse ? mha_problem_lse_count(p) : 0, 4, MHA_EXCLUSIVE},
+        {"weights", b->weights, d->weights != GPU_MHA_WEIGHTS_NONE, mha_problem_weights_count(p), 4,
+         MHA_EXCLUSIVE},
+        {"scores", b->scores, d->scores != GPU_MHA_SCORES_NONE,
+         d->scores != GPU_MHA_SCORES_NONE ? mha_problem_scores_count(p) : 0, 4, MHA_EXCLUSIVE},
+        {"workspace", b->workspace, 1, (int64_t)a->workspace_bytes, 1, MHA_EXCLUSIVE},
+    };
+    MHA_INVALID_IF(b->workspace.offset % MHA_WORKSPACE_ALIGN != 0,
+                   "workspace.offset is %" PRIu64 ": it must be a multiple of %d bytes",
+                   b->workspace.offset, MHA_WORKSPACE_ALIGN);
+    return mha_regions_check(regions, (int)(sizeof regions / sizeof regions[0]), cl);
+}
+
+gpu_mha_status mha_attention_launch(struct mha_attention *a, const gpu_mha_buffers *b,
+                                    struct mha_chain *chain) {
+    struct mha_params k = a->params;
+    k.query.offset = (mha_i64)b->query.offset;
+    k.key.offset = (mha_i64)b->key.offset;
+    k.value.offset = (mha_i64)b->value.offset;
+    k.past_key.offset = (mha_i64)b->past_key.offset;
+    k.past_value.offset = (mha_i64)b->past_value.offset;
+    k.output.offset = (mha_i64)b->output.offset;
+    k.mask.offset = (mha_i64)b->mask.offset;
+    k.bias.offset = (mha_i64)b->bias.offset;
+    k.key_lengths_offset = (mha_i64)b->key_lengths.offset;
+    k.slopes_offset = (mha_i64)b->alibi_slopes.offset;
+    k.sinks_offset = (mha_i64)b->sinks.offset;
+    k.lse_offset = (mha_i64)b->lse.offset;
+    k.weights_offset = (mha_i64)b->weights.offset;
+    k.scores_offset = (mha_i64)b->scores.offset;
+    const mha_i64 base = (mha_i64)(b->workspace.offset / sizeof(float));
+    k.packed_key += base;
+    k.packed_value += base;
+    k.value_special += base;
+    k.partial_output += base;
+    k.partial_lse += base;
+    k.score_rows += base;
+    for (int s = 0; s < a->stage_count; ++s) {
+        MHA_TRY(mha_stage_launch(a, s, &k, b, chain));
+    }
+    return GPU_MHA_OK;
+}

@@ -1,0 +1,30 @@
+/* The public context: an OpenCL context, its device, its programs, the plans gpu_mha() keeps. */
+#ifndef MHA_CL_CONTEXT_H
+#define MHA_CL_CONTEXT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/types.h>
+
+#include "cl/kernel.h"
+
+struct gpu_mha_context {
+    atomic_int references;
+    pid_t pid; /* of the process that made it: a context does not survive fork */
+    cl_context cl;
+    struct mha_device device;
+    struct mha_program_cache *programs;
+    cl_command_queue queue; /* in-order, for the blocking calls; guarded by queue_lock */
+    pthread_mutex_t queue_lock;
+    /* What the blocking calls keep between calls, guarded by queue_lock; destroyed with the context. */
+    void *kept;
+    void (*kept_destroy)(void *kept);
+};
+
+/* `context`, or the process-wide default for NULL: made on first use, kept. Checks fork. */
+gpu_mha_status mha_context_resolve(gpu_mha_context *context, gpu_mha_context **resolved);
+
+/* GPU_MHA_FORKED in a child of the process that made the context. */
+gpu_mha_status mha_context_check(const gpu_mha_context *context);
+
+#endif

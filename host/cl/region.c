@@ -1,0 +1,55 @@
+/* Checks of the caller's device buffers before anything is launched. */
+#include "cl/region.h"
+
+#include <inttypes.h>
+
+static gpu_mha_status check_one(const struct mha_region *r, cl_context cl)
+{
+    MHA_INVALID_IF(!r->wanted && r->buffer.mem != NULL,
+                   "%s is given: the descriptor does not ask for it, so it must be NULL", r->name);
+    if (!r->wanted || r->span == 0) {
+        return GPU_MHA_OK;
+    }
+    MHA_INVALID_IF(r->buffer.mem == NULL, "%s is NULL: the descriptor asks for it", r->name);
+    cl_context owner = NULL;
+    size_t size = 0;
+    MHA_TRY_CL(
+        clGetMemObjectInfo(r->buffer.mem, CL_MEM_CONTEXT, sizeof owner, (void *)&owner, NULL),
+        "clGetMemObjectInfo", "asking for the context of %s", r->name);
+    MHA_INVALID_IF(owner != cl, "%s is of another OpenCL context than the plan's", r->name);
+    MHA_TRY_CL(clGetMemObjectInfo(r->buffer.mem, CL_MEM_SIZE, sizeof size, &size, NULL),
+               "clGetMemObjectInfo", "asking for the size of %s", r->name);
+    const uint64_t room = size / r->element_bytes;
+    MHA_INVALID_IF(r->buffer.offset > room || (uint64_t)r->span > room - r->buffer.offset,
+                   "%s holds %zu bytes: with offset %" PRIu64 " it must hold %" PRId64
+                   " elements of %zu bytes behind the offset",
+                   r->name, size, r->buffer.offset, r->span, r->element_bytes);
+    return GPU_MHA_OK;
+}
+
+static int overlap(const struct mha_region *a, const struct mha_region *b)
+{
+    if (!a->wanted || !b->wanted || a->span == 0 || b->span == 0 ||
+        a->buffer.mem != b->buffer.mem) {
+        return 0;
+    }
+    const uint64_t a_first = a->buffer.offset * a->element_bytes;
+    const uint64_t b_first = b->buffer.offset * b->element_bytes;
+    return a_first < b_first + (uint64_t)b->span * b->element_bytes &&
+           b_first < a_first + (uint64_t)a->span * a->element_bytes;
+}
+
+gpu_mha_status mha_regions_check(const struct mha_region *regions, int count, cl_context cl)
+{
+    for (int i = 0; i < count; ++i) {
+        MHA_TRY(check_one(&regions[i], cl));
+    }
+    for (int i = 0; i < count; ++i) {
+        for (int j = 0; regions[i].use == MHA_EXCLUSIVE && j < count; ++j) {
+            MHA_INVALID_IF(i != j && overlap(&regions[i], &regions[j]),
+                           "%s overlaps %s: its range must be its own", regions[i].name,
+                           regions[j].name);
+        }
+    }
+    return GPU_MHA_OK;
+}

@@ -1,0 +1,219 @@
+/*
+ * The two products of attention on one register tile: scores of MQ query rows with KT keys, and the
+ * weighted sum of KT values into MQ output rows. One work-item owns the MQ rows. Keys and values
+ * come packed (pack.cl), so both inner loops are loads of whole vectors, broadcasts and
+ * multiply-adds, for every storage type, layout and cache.
+ *
+ * Sums run in chains of at most CHAIN terms, and the chains are then added: the error of a long sum
+ * grows with CHAIN plus the number of chains, not with its length.
+ *
+ * -D names:
+ *   VEC  floats per vector           NV  vectors per key tile (KT = NV * VEC)
+ *   MQ   query rows per work-item    TB  key tiles per block
+ *   DK, DV  head sizes
+ */
+#ifndef MHA_TILE_H
+#define MHA_TILE_H
+
+#if !defined(NV) || !defined(MQ) || !defined(TB) || !defined(DK) || !defined(DV) || !defined(VEC)
+#error "VEC, NV, MQ, TB, DK and DV must be defined"
+#endif
+#define KT (NV * VEC)
+
+#include "common/math.h"
+#include "common/visible.h"
+
+#define CHAIN 64
+#define KB (TB * KT)                 /* keys per block */
+#define DVV ((DV + VEC - 1) / VEC)   /* vectors per value row */
+#define DVP (DVV * VEC)              /* floats per packed value row */
+
+/*
+ * Compilers that tune for narrow vectors split wide ones in two, and the tile then no longer fits
+ * the registers.
+ */
+#if defined(__has_attribute)
+#if __has_attribute(min_vector_width)
+#define MHA_WIDE __attribute__((min_vector_width(VEC * 32)))
+#endif
+#endif
+#ifndef MHA_WIDE
+#define MHA_WIDE
+#endif
+
+/* Rows [row, row + MQ) of the query of head (b, h), transposed: q[d * MQ + r]. 0 beyond NQ. */
+MHA_INLINE void mha_load_queries(const struct mha_params *p, __global const void *query, mha_i64 b,
+                                 mha_i64 h, mha_i64 row, float *q)
+{
+    for (int r = 0; r < MQ; ++r) {
+        mha_i64 from = mha_row(p->query, b, h, row + r);
+        for (int d = 0; d < DK; ++d) {
+            q[d * MQ + r] = row + r < p->NQ ? mha_load(query, p->query_type, from + d) : 0.0f;
+        }
+    }
+}
+
+/* s[r * NV + n] = sum_d q[r][d] * k[key n][d], k is one packed key tile [DK][KT]. */
+MHA_INLINE MHA_WIDE void mha_score_tile(const float *q, __global const float *k, mha_floatv *s)
+{
+    for (int start = 0; start < DK; start += CHAIN) {
+        const int end = start + CHAIN < DK ? start + CHAIN : DK;
+        mha_floatv sum[MQ * NV];
+#pragma unroll
+        for (int x = 0; x < MQ * NV; ++x) {
+            sum[x] = 0.0f;
+        }
+        for (int d = start; d < end; ++d) {
+            mha_floatv key[NV];
+#pragma unroll
+            for (int n = 0; n < NV; ++n) {
+                key[n] = MHA_LOADV(k + d * KT + n * VEC);
+            }
+#pragma unroll
+            for (int r = 0; r < MQ; ++r) {
+                const mha_floatv x = (mha_floatv)(q[d * MQ + r]);
+#pragma unroll
+                for (int n = 0; n < NV; ++n) {
+                    sum[r * NV + n] = MHA_FMA(x, key[n], sum[r * NV + n]);
+                }
+            }
+        }
+#pragma unroll
+        for (int x = 0; x < MQ * NV; ++x) {
+            s[x] = start == 0 ? sum[x] : s[x] + sum[x];
+        }
+    }
+}
+
+/* What turns the products of one row into scores. */
+struct mha_row_terms {
+    float slope;      /* ALiBi; 0 without */
+    mha_i64 position; /* i + offset */
+};
+
+/* Step 1 and 2: scale and soft cap. */
+MHA_INLINE mha_floatv mha_cap_scores(const struct mha_params *p, mha_floatv product)
+{
+    mha_floatv s = product * p->scale;
+    if (p->softcap > 0.0f) {
+        s = p->softcap * mha_tanh_v(s / p->softcap);
+    }
+    return s;
+}
+
+/* Step 3 and 4: bias, ALiBi, and -inf where hidden, for the keys from `key` on. */
+MHA_INLINE mha_floatv mha_mask_scores(const struct mha_params *p, mha_floatv s, uint bits,
+                                      const float *bias, struct mha_row_terms terms, mha_i64 key)
+{
+    if (p->bias_type != 0) {
+        s += mha_vload(0, bias);
+    }
+    if (p->has_alibi) {
+        mha_floatv distance = (float)(terms.position - key) - convert_floatv(MHA_LANES);
+        s -= terms.slope * fabs(distance);
+    }
+    mha_uintv shown = ((mha_uintv)(bits) >> MHA_LANES) & 1u;
+    return select((mha_floatv)(-INFINITY), s, shown != 0u);
+}
+
+/*
+ * Adds sum_j w[r][j] * v[j] to o[r] for the keys of `tiles` key tiles, over `columns` vectors from
+ * vector `column` of the row. `columns` is a constant at every call. Tiles with shown[t] == 0 are
+ * left out.
+ */
+MHA_INLINE MHA_WIDE void mha_value_columns(const float *w, __global const float *v, int tiles,
+                                           const uint *shown, int column, const int columns,
+                                           mha_floatv *o)
+{
+    mha_floatv sum[MQ * NV];
+#pragma unroll
+    for (int x = 0; x < MQ * NV; ++x) {
+        sum[x] = 0.0f;
+    }
+    for (int t = 0; t < tiles; ++t) {
+        if (shown[t] == 0) {
+            continue;
+        }
+        for (int j = t * KT; j < t * KT + KT; ++j) {
+            mha_floatv value[NV];
+#pragma unroll
+            for (int n = 0; n < columns; ++n) {
+                value[n] = MHA_LOADV(v + j * DVP + (column + n) * VEC);
+            }
+#pragma unroll
+            for (int r = 0; r < MQ; ++r) {
+                const mha_floatv x = (mha_floatv)(w[r * KB + j]);
+#pragma unroll
+                for (int n = 0; n < columns; ++n) {
+                    sum[r * NV + n] = MHA_FMA(x, value[n], sum[r * NV + n]);
+                }
+            }
+        }
+    }
+#pragma unroll
+    for (int r = 0; r < MQ; ++r) {
+#pragma unroll
+        for (int n = 0; n < columns; ++n) {
+            o[r * DVV + column + n] += sum[r * NV + n];
+        }
+    }
+}
+
+/*
+ * The same for a tile that holds a NaN or an infinity and is hidden in part: 0 * NaN would carry it
+ * into rows that do not see it, so each product is made only where the row sees the key.
+ */
+MHA_INLINE void mha_value_tile_selected(const float *w, __global const float *v, const uint *bits,
+                                        mha_floatv *o)
+{
+    for (int r = 0; r < MQ; ++r) {
+        for (int j = 0; j < KT; ++j) {
+            if ((bits[r] >> j) & 1u) {
+                for (int c = 0; c < DVV; ++c) {
+                    o[r * DVV + c] = MHA_FMA((mha_floatv)(w[r * KB + j]),
+                                             MHA_LOADV(v + j * DVP + c * VEC), o[r * DVV + c]);
+                }
+            }
+        }
+    }
+}
+
+/*
+ * Adds one block's values to o. Per tile t: shown[t] joins the bits of all rows, bits[t * MQ + r]
+ * are those of row r, special[t] tells of a NaN or infinity among the values.
+ */
+MHA_INLINE void mha_value_block(const float *w, __global const float *v,
+                                __global const int *special, int tiles, const uint *shown,
+                                const uint *bits, mha_floatv *o)
+{
+    const int step = CHAIN / KT > 0 ? CHAIN / KT : 1;
+    for (int t = 0; t < tiles; t += step) {
+        const int count = t + step < tiles ? step : tiles - t;
+        uint plain[CHAIN / KT > 0 ? CHAIN / KT : 1];
+        uint any = 0;
+        for (int x = 0; x < count; ++x) {
+            plain[x] = shown[t + x];
+            if (special[t + x] != 0 && shown[t + x] != 0) {
+                mha_value_tile_selected(w + (t + x) * KT, v + (t + x) * KT * DVP,
+                                        bits + (t + x) * MQ, o);
+                plain[x] = 0;
+            }
+            any |= plain[x];
+        }
+        if (any == 0) {
+            continue;
+        }
+        __global const float *from = v + t * KT * DVP;
+        int column = 0;
+        for (; column + NV <= DVV; column += NV) {
+            mha_value_columns(w + t * KT, from, count, plain, column, NV, o);
+        }
+#if NV == 2
+        if (column < DVV) {
+            mha_value_columns(w + t * KT, from, count, plain, column, 1, o);
+        }
+#endif
+    }
+}
+
+#endif

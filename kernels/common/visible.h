@@ -1,0 +1,123 @@
+/*
+ * Which keys a query sees. Masks select: geometry (causal, window, key length) leaves one range of
+ * keys per row, the boolean mask and a bias of -inf take keys out of it. The answer for one key tile
+ * is a word of KT bits, so that whole tiles can be skipped and a hidden key's numbers never enter
+ * the arithmetic.
+ *
+ * -D names: KT (keys per tile, at most 32).
+ */
+#ifndef MHA_VISIBLE_H
+#define MHA_VISIBLE_H
+
+#include "common/types.h"
+
+#if !defined(KT)
+#error "KT must be defined"
+#endif
+
+#define MHA_ALL_BITS (0xffffffffu >> (32 - KT))
+
+/* Keys of batch entry b that exist: its key length, never more than NT. */
+MHA_INLINE mha_i64 mha_key_length(const struct mha_params *p, __global const void *key_lengths,
+                                  mha_i64 b)
+{
+    mha_i64 length = p->NT;
+    if (p->key_lengths_type != MHA_INDEX_NONE) {
+        length = mha_load_index(key_lengths, p->key_lengths_type, p->key_lengths_offset + b);
+        length = length < 0 ? 0 : length > p->NT ? p->NT : length;
+    }
+    return length;
+}
+
+/* Query i stands at key position i + offset. */
+MHA_INLINE mha_i64 mha_offset(const struct mha_params *p, mha_i64 length)
+{
+    return p->offset_kind == MHA_OFFSET_TOP_LEFT       ? 0
+           : p->offset_kind == MHA_OFFSET_BOTTOM_RIGHT ? length - p->NQ
+                                                       : p->offset;
+}
+
+/* The keys [first, last) that geometry leaves to query i; first == last if none. */
+struct mha_range {
+    mha_i64 first, last;
+};
+
+MHA_INLINE struct mha_range mha_row_range(const struct mha_params *p, mha_i64 length, mha_i64 i)
+{
+    struct mha_range range;
+    mha_i64 position = i + mha_offset(p, length);
+    mha_i64 right = p->causal ? 0 : p->window_right;
+    right = right < p->window_right ? right : p->window_right;
+    range.first = position - p->window_left;
+    range.last = position + right + 1;
+    range.first = range.first < 0 ? 0 : range.first;
+    range.last = range.last > length ? length : range.last;
+    if (range.last <= range.first) {
+        range.first = 0;
+        range.last = 0;
+    }
+    return range;
+}
+
+/* Bits of the keys [tile_key, tile_key + KT) that lie in the range. */
+MHA_INLINE uint mha_range_bits(struct mha_range range, mha_i64 tile_key)
+{
+    mha_i64 from = range.first - tile_key;
+    mha_i64 to = range.last - tile_key;
+    if (from >= KT || to <= 0) {
+        return 0;
+    }
+    uint low = from <= 0 ? 0xffffffffu : 0xffffffffu << (uint)from;
+    uint high = to >= KT ? MHA_ALL_BITS : MHA_ALL_BITS >> (uint)(KT - to);
+    return low & high;
+}
+
+/* The masks' element (b, h, i, 0). */
+struct mha_mask_rows {
+    mha_i64 mask, bias;
+};
+
+MHA_INLINE struct mha_mask_rows mha_mask_rows_of(const struct mha_params *p, mha_i64 b, mha_i64 h,
+                                                 mha_i64 i)
+{
+    struct mha_mask_rows rows;
+    rows.mask =
+        p->mask.offset + b * p->mask.stride_b + h * p->mask.stride_h + i * p->mask.stride_q;
+    rows.bias =
+        p->bias.offset + b * p->bias.stride_b + h * p->bias.stride_h + i * p->bias.stride_q;
+    return rows;
+}
+
+/*
+ * The visible keys of one row in one tile. Where there is a bias, the biases of the visible keys are
+ * left in `bias` (KT floats, others untouched).
+ */
+MHA_INLINE uint mha_visible_bits(const struct mha_params *p, struct mha_range range,
+                                 mha_i64 tile_key, struct mha_mask_rows rows,
+                                 __global const uchar *mask, __global const void *bias_data,
+                                 float *bias)
+{
+    uint bits = mha_range_bits(range, tile_key);
+    if (p->has_mask && bits != 0) {
+        for (int c = 0; c < KT; ++c) {
+            uint bit = 1u << c;
+            if ((bits & bit) && mask[rows.mask + (tile_key + c) * p->mask.stride_k] == 0) {
+                bits &= ~bit;
+            }
+        }
+    }
+    if (p->bias_type != 0 && bits != 0) {
+        for (int c = 0; c < KT; ++c) {
+            uint bit = 1u << c;
+            if (bits & bit) {
+                float value = mha_load(bias_data, p->bias_type - 1,
+                                       rows.bias + (tile_key + c) * p->bias.stride_k);
+                bias[c] = value;
+                bits &= value == -INFINITY ? ~bit : 0xffffffffu;
+            }
+        }
+    }
+    return bits;
+}
+
+#endif

@@ -1,0 +1,113 @@
+/*
+ * Joins partial results over disjoint keys: each output weighs exp(its LSE - joint LSE). A partial
+ * with LSE -inf has seen no key, or only scores of -inf: it takes part only if all are such, so that
+ * (0, -inf) is the identity.
+ *
+ *   merge_splits  joins the partials that fused.cl left in the workspace
+ *   merge_pair    joins two results of the caller's, also in place
+ *
+ * ND-range of both: one work-item per row (b, h, i). No local memory.
+ *
+ * -D names: VEC (any; for common/math.h), DV.
+ */
+#include "common/math.h"
+#include "common/merge_params.h"
+
+#if !defined(DV)
+#error "DV must be defined"
+#endif
+
+/* What is known of the partials after looking at their LSEs. */
+struct mha_joint {
+    float base; /* subtracted before exponentials: the largest LSE, 0 if that is -inf */
+    float sum;  /* of exp(LSE - base) */
+    int none;   /* every LSE is -inf */
+};
+
+MHA_INLINE struct mha_joint mha_joint_of(__global const float *lse, int count)
+{
+    struct mha_joint joint = {-INFINITY, 0.0f, 1};
+    for (int s = 0; s < count; ++s) {
+        joint.base = mha_larger(lse[s], joint.base);
+        joint.none &= lse[s] == -INFINITY;
+    }
+    joint.base = joint.base == -INFINITY ? 0.0f : joint.base;
+    for (int s = 0; s < count; ++s) {
+        joint.sum += mha_exp(lse[s] - joint.base);
+    }
+    return joint;
+}
+
+MHA_INLINE float mha_joint_lse(struct mha_joint joint)
+{
+    return joint.none ? -INFINITY : joint.base + log(joint.sum);
+}
+
+/* The weight of a partial; left out where `mha_joint_skips`. */
+MHA_INLINE float mha_joint_weight(struct mha_joint joint, float lse)
+{
+    return joint.none ? 1.0f : mha_exp(lse - joint.base) / joint.sum;
+}
+
+MHA_INLINE int mha_joint_skips(struct mha_joint joint, float lse)
+{
+    return !joint.none && lse == -INFINITY;
+}
+
+__kernel void merge_splits(const struct mha_params p, __global void *output, __global float *lse,
+                           __global const float *workspace)
+{
+    const mha_i64 line = (mha_i64)get_global_id(0);
+    if (line >= p.B * p.H * p.NQ) {
+        return;
+    }
+    const int splits = (int)p.splits;
+    __global const float *part_lse = workspace + p.partial_lse + line * splits;
+    __global const float *part = workspace + p.partial_output + line * splits * DV;
+    const struct mha_joint joint = mha_joint_of(part_lse, splits);
+    const mha_i64 at =
+        mha_row(p.output, line / p.NQ / p.H, line / p.NQ % p.H, line % p.NQ);
+    for (int d = 0; d < DV; ++d) {
+        float sum = 0.0f;
+        for (int s = 0; s < splits; ++s) {
+            if (!mha_joint_skips(joint, part_lse[s])) {
+                sum += mha_joint_weight(joint, part_lse[s]) * part[s * DV + d];
+            }
+        }
+        mha_store(output, p.output_type, at + d, sum);
+    }
+    if (p.has_lse) {
+        lse[p.lse_offset + line] = mha_joint_lse(joint);
+    }
+}
+
+/* Reads a whole element pair before writing it, so that a side may be the output as well. */
+__kernel void merge_pair(const struct mha_merge_params p, __global const void *a,
+                         __global const float *lse_a, __global const void *b,
+                         __global const float *lse_b, __global void *output, __global float *lse)
+{
+    const mha_i64 line = (mha_i64)get_global_id(0);
+    if (line >= p.B * p.H * p.NQ) {
+        return;
+    }
+    const float x = lse_a[p.lse_a_offset + line];
+    const float y = lse_b[p.lse_b_offset + line];
+    const float larger = mha_larger(x, y) == -INFINITY ? 0.0f : mha_larger(x, y);
+    const struct mha_joint joint = {larger, mha_exp(x - larger) + mha_exp(y - larger),
+                                    x == -INFINITY && y == -INFINITY};
+    const float weight_a = mha_joint_weight(joint, x);
+    const float weight_b = mha_joint_weight(joint, y);
+    const mha_i64 head = line / p.NQ % p.H, entry = line / p.NQ / p.H, i = line % p.NQ;
+    const mha_i64 at_a = mha_row(p.a, entry, head, i);
+    const mha_i64 at_b = mha_row(p.b, entry, head, i);
+    const mha_i64 at = mha_row(p.output, entry, head, i);
+    for (int d = 0; d < DV; ++d) {
+        const float from_a = mha_load(a, p.a_type, at_a + d);
+        const float from_b = mha_load(b, p.b_type, at_b + d);
+        mha_store(output, p.output_type, at + d,
+                  mha_joint_skips(joint, x)   ? weight_b * from_b
+                  : mha_joint_skips(joint, y) ? weight_a * from_a
+                                              : weight_a * from_a + weight_b * from_b);
+    }
+    lse[p.lse_offset + line] = mha_joint_lse(joint);
+}

@@ -1,0 +1,111 @@
+/*
+ * Packs keys and values for the tile kernels: one contiguous run per key tile, as float, past and
+ * new keys joined, zeros where there is no key. Cost O(NT * (DK + DV)), paid once per key/value
+ * head, however many queries and query heads read it.
+ *
+ * ND-range: one work-item per (b, kv head, key tile). No local memory.
+ *   packed key    [B][HKV][tiles][DK][KT]   element (d, key)
+ *   packed value  [B][HKV][tiles][KT][DVP]  element (key, d), zeros for d >= DV
+ *   value special [B][HKV][tiles]           1 where a value of the tile is NaN or infinite
+ * Keys from the key length on are not read, unless the raw or capped scores of all keys are asked
+ * for.
+ *
+ * -D names: as common/tile.h.
+ */
+#include "common/tile.h"
+
+/* Element (b, h, j, 0) of past or new keys or values. */
+struct mha_source {
+    __global const void *data;
+    mha_i64 row;
+    mha_i32 type;
+};
+
+MHA_INLINE struct mha_source mha_source_of(mha_i64 NP, __global const void *past,
+                                           struct mha_tensor_params past_tensor,
+                                           mha_i32 past_type, __global const void *data,
+                                           struct mha_tensor_params tensor, mha_i32 type,
+                                           mha_i64 b, mha_i64 h, mha_i64 j)
+{
+    struct mha_source source;
+    if (j < NP) {
+        source.data = past;
+        source.row = mha_row(past_tensor, b, h, j);
+        source.type = past_type;
+    } else {
+        source.data = data;
+        source.row = mha_row(tensor, b, h, j - NP);
+        source.type = type;
+    }
+    return source;
+}
+
+MHA_INLINE mha_i64 mha_packed_keys(const struct mha_params *p, __global const void *key_lengths,
+                                   mha_i64 b)
+{
+    const int all = p->scores == MHA_SCORES_RAW || p->scores == MHA_SCORES_CAPPED;
+    return all ? p->NT : mha_key_length(p, key_lengths, b);
+}
+
+__kernel void pack_key(const struct mha_params p, __global const void *key,
+                       __global const void *past_key, __global const void *key_lengths,
+                       __global float *workspace)
+{
+    const mha_i64 item = (mha_i64)get_global_id(0);
+    if (item >= p.B * p.HKV * p.tiles) {
+        return;
+    }
+    const mha_i64 tile = item % p.tiles;
+    const mha_i64 h = item / p.tiles % p.HKV;
+    const mha_i64 b = item / p.tiles / p.HKV;
+    const mha_i64 count = mha_packed_keys(&p, key_lengths, b) - tile * KT;
+    __global float *to = workspace + p.packed_key + item * (mha_i64)(DK * KT);
+    for (int c = 0; c < KT; ++c) {
+        if (c >= count) {
+            for (int d = 0; d < DK; ++d) {
+                to[d * KT + c] = 0.0f;
+            }
+            continue;
+        }
+        const struct mha_source from =
+            mha_source_of(p.NP, past_key, p.past_key, p.past_key_type, key, p.key, p.key_type, b,
+                          h, tile * KT + c);
+        for (int d = 0; d < DK; ++d) {
+            to[d * KT + c] = mha_load(from.data, from.type, from.row + d);
+        }
+    }
+}
+
+__kernel void pack_value(const struct mha_params p, __global const void *value,
+                         __global const void *past_value, __global const void *key_lengths,
+                         __global float *workspace)
+{
+    const mha_i64 item = (mha_i64)get_global_id(0);
+    if (item >= p.B * p.HKV * p.tiles) {
+        return;
+    }
+    const mha_i64 tile = item % p.tiles;
+    const mha_i64 h = item / p.tiles % p.HKV;
+    const mha_i64 b = item / p.tiles / p.HKV;
+    const mha_i64 count = mha_key_length(&p, key_lengths, b) - tile * KT;
+    __global float *to = workspace + p.packed_value + item * (mha_i64)(KT * DVP);
+    int special = 0;
+    for (int c = 0; c < KT; ++c) {
+        int filled = 0;
+        if (c < count) {
+            const struct mha_source from =
+                mha_source_of(p.NP, past_value, p.past_value, p.past_value_type, value, p.value,
+                              p.value_type, b, h, tile * KT + c);
+            for (int d = 0; d < DV; ++d) {
+                const float x = mha_load(from.data, from.type, from.row + d);
+                to[c * DVP + d] = x;
+                special |= (as_uint(x) & 0x7f800000u) == 0x7f800000u;
+            }
+            filled = DV;
+        }
+        for (int d = filled; d < DVP; ++d) {
+            to[c * DVP + d] = 0.0f;
+        }
+    }
+    ((__global int *)(workspace + p.value_special))[item] = special;
+}
