@@ -25,6 +25,8 @@ static void CL_CALLBACK log_driver_message(const char *message, const void *data
 
 static void destroy(gpu_mha_context *context)
 {
+    if (context->kept_destroy)
+        context->kept_destroy(context->kept);
     mha_program_cache_destroy(context->programs);
     if (context->queue)
         clReleaseCommandQueue(context->queue);

@@ -3,7 +3,9 @@
  * computed, and a look at what its heads attend to.
  */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "command.h"
@@ -26,28 +28,44 @@ static bool has_data(const char *folder)
     return length > 0 && (size_t)length < sizeof path && access(path, R_OK) == 0;
 }
 
-/* The folder asked for, or the environment's, or the source tree's, or the installed one. */
+/* The data installed beside this program, wherever the installed tree was moved to. */
+static bool beside_program(char *folder, size_t size)
+{
+#ifdef GPU_MHA_INSTALL_DATA
+    char program[4096];
+    const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+    if (length <= 0)
+        return false;
+    program[length] = '\0';
+    char *slash = strrchr(program, '/');
+    if (!slash)
+        return false;
+    *slash = '\0';
+    const int wanted = snprintf(folder, size, "%s/" GPU_MHA_INSTALL_DATA, program);
+    return wanted > 0 && (size_t)wanted < size && has_data(folder);
+#else
+    (void)folder;
+    (void)size;
+    return false;
+#endif
+}
+
+/* The folder asked for, or the environment's, or the installed one, or the source tree's. */
 static const char *find_data(const char *asked)
 {
-    static const char *const built_in[] = {
-#ifdef GPU_MHA_DEMO_DATA
-        GPU_MHA_DEMO_DATA,
-#endif
-#ifdef GPU_MHA_INSTALL_DATA
-        GPU_MHA_INSTALL_DATA,
-#endif
-        NULL,
-    };
+    static char installed[8192];
     const char *environment = getenv("GPU_MHA_DATA_DIR");
 
     if (asked)
         return asked;
     if (environment && environment[0] != '\0')
         return environment;
-    for (size_t i = 0; built_in[i]; i++) {
-        if (has_data(built_in[i]))
-            return built_in[i];
-    }
+    if (beside_program(installed, sizeof installed))
+        return installed;
+#ifdef GPU_MHA_DEMO_DATA
+    if (has_data(GPU_MHA_DEMO_DATA))
+        return GPU_MHA_DEMO_DATA;
+#endif
     return NULL;
 }
 
@@ -225,7 +243,7 @@ cleanup:
 
 static const char epilogue[] =
     "The data is looked for in --data, else in the folder that the environment variable "
-    "GPU_MHA_DATA_DIR names, else in the source tree, else where it was installed.\n"
+    "GPU_MHA_DATA_DIR names, else where it was installed with this program, else in the source tree it was built from.\n"
     "\n"
     "Exit code 1 if a weight is further than 2^-18 from the model's own number, or an element of "
     "the output further than 2^-18 of the largest one.";

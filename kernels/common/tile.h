@@ -117,45 +117,59 @@ MHA_INLINE mha_floatv mha_mask_scores(const struct mha_params *p, mha_floatv s, 
 }
 
 /*
- * Adds sum_j w[r][j] * v[j] to o[r] for the keys of `tiles` key tiles, over `columns` vectors from
- * vector `column` of the row. `columns` is a constant at every call. Tiles with shown[t] == 0 are
- * left out.
+ * Adds sum_j w[r][j] * v[j] to o[r] over `keys` keys, for COLUMNS vectors of the row: w, v and o
+ * point at the first key and the first of these vectors. Made for NV columns, and for the one that is
+ * left where the row has an odd number of vectors.
  */
-MHA_INLINE MHA_WIDE void mha_value_columns(const float *w, __global const float *v, int tiles,
-                                           const uint *shown, int column, const int columns,
-                                           mha_floatv *o)
+#define MHA_VALUE_COLUMNS(COLUMNS)                                                                 \
+    MHA_INLINE MHA_WIDE void MHA_CAT(mha_value_columns_, COLUMNS)(                                 \
+        const float *w, __global const float *v, int keys, mha_floatv *o)                          \
+    {                                                                                              \
+        mha_floatv sum[MQ * COLUMNS];                                                              \
+        _Pragma("unroll") for (int x = 0; x < MQ * COLUMNS; ++x)                                   \
+        {                                                                                          \
+            sum[x] = 0.0f;                                                                         \
+        }                                                                                          \
+        for (int j = 0; j < keys; ++j) {                                                           \
+            mha_floatv value[COLUMNS];                                                             \
+            _Pragma("unroll") for (int n = 0; n < COLUMNS; ++n)                                    \
+            {                                                                                      \
+                value[n] = MHA_LOADV(v + n * VEC);                                                 \
+            }                                                                                      \
+            _Pragma("unroll") for (int r = 0; r < MQ; ++r)                                         \
+            {                                                                                      \
+                const mha_floatv x = (mha_floatv)(w[r * KB]);                                      \
+                _Pragma("unroll") for (int n = 0; n < COLUMNS; ++n)                                \
+                {                                                                                  \
+                    sum[r * COLUMNS + n] = MHA_FMA(x, value[n], sum[r * COLUMNS + n]);             \
+                }                                                                                  \
+            }                                                                                      \
+            v += DVP;                                                                              \
+            ++w;                                                                                   \
+        }                                                                                          \
+        _Pragma("unroll") for (int x = 0; x < MQ * COLUMNS; ++x)                                   \
+        {                                                                                          \
+            o[x / COLUMNS * DVV + x % COLUMNS] += sum[x];                                          \
+        }                                                                                          \
+    }
+
+#if NV == 2
+MHA_VALUE_COLUMNS(2)
+#endif
+MHA_VALUE_COLUMNS(1)
+
+/* All columns of a run of at most CHAIN keys. */
+MHA_INLINE MHA_WIDE void mha_value_run(const float *w, __global const float *v, int keys,
+                                       mha_floatv *o)
 {
-    mha_floatv sum[MQ * NV];
-#pragma unroll
-    for (int x = 0; x < MQ * NV; ++x) {
-        sum[x] = 0.0f;
+    int column = 0;
+#if NV == 2
+    for (; column + 2 <= DVV; column += 2) {
+        mha_value_columns_2(w, v + column * VEC, keys, o + column);
     }
-    for (int t = 0; t < tiles; ++t) {
-        if (shown[t] == 0) {
-            continue;
-        }
-        for (int j = t * KT; j < t * KT + KT; ++j) {
-            mha_floatv value[NV];
-#pragma unroll
-            for (int n = 0; n < columns; ++n) {
-                value[n] = MHA_LOADV(v + j * DVP + (column + n) * VEC);
-            }
-#pragma unroll
-            for (int r = 0; r < MQ; ++r) {
-                const mha_floatv x = (mha_floatv)(w[r * KB + j]);
-#pragma unroll
-                for (int n = 0; n < columns; ++n) {
-                    sum[r * NV + n] = MHA_FMA(x, value[n], sum[r * NV + n]);
-                }
-            }
-        }
-    }
-#pragma unroll
-    for (int r = 0; r < MQ; ++r) {
-#pragma unroll
-        for (int n = 0; n < columns; ++n) {
-            o[r * DVV + column + n] += sum[r * NV + n];
-        }
+#endif
+    for (; column < DVV; ++column) {
+        mha_value_columns_1(w, v + column * VEC, keys, o + column);
     }
 }
 
@@ -179,40 +193,27 @@ MHA_INLINE void mha_value_tile_selected(const float *w, __global const float *v,
 }
 
 /*
- * Adds one block's values to o. Per tile t: shown[t] joins the bits of all rows, bits[t * MQ + r]
- * are those of row r, special[t] tells of a NaN or infinity among the values.
+ * Adds one block's values to o, run by run of tiles that some row sees. Per tile t: shown[t] joins
+ * the bits of all rows, bits[t * MQ + r] are those of row r, special[t] tells of a NaN or infinity
+ * among the values.
  */
 MHA_INLINE void mha_value_block(const float *w, __global const float *v,
                                 __global const int *special, int tiles, const uint *shown,
                                 const uint *bits, mha_floatv *o)
 {
-    const int step = CHAIN / KT > 0 ? CHAIN / KT : 1;
-    for (int t = 0; t < tiles; t += step) {
-        const int count = t + step < tiles ? step : tiles - t;
-        uint plain[CHAIN / KT > 0 ? CHAIN / KT : 1];
-        uint any = 0;
-        for (int x = 0; x < count; ++x) {
-            plain[x] = shown[t + x];
-            if (special[t + x] != 0 && shown[t + x] != 0) {
-                mha_value_tile_selected(w + (t + x) * KT, v + (t + x) * KT * DVP,
-                                        bits + (t + x) * MQ, o);
-                plain[x] = 0;
-            }
-            any |= plain[x];
+    const int longest = CHAIN > KT ? CHAIN / KT : 1;
+    int t = 0;
+    while (t < tiles) {
+        int run = 0;
+        while (run < longest && t + run < tiles && shown[t + run] != 0 && special[t + run] == 0) {
+            ++run;
         }
-        if (any == 0) {
-            continue;
+        if (run > 0) {
+            mha_value_run(w + t * KT, v + t * KT * DVP, run * KT, o);
+        } else if (shown[t] != 0) {
+            mha_value_tile_selected(w + t * KT, v + t * KT * DVP, bits + t * MQ, o);
         }
-        __global const float *from = v + t * KT * DVP;
-        int column = 0;
-        for (; column + NV <= DVV; column += NV) {
-            mha_value_columns(w + t * KT, from, count, plain, column, NV, o);
-        }
-#if NV == 2
-        if (column < DVV) {
-            mha_value_columns(w + t * KT, from, count, plain, column, 1, o);
-        }
-#endif
+        t += run > 0 ? run : 1;
     }
 }
 

@@ -156,21 +156,24 @@ START_TEST(gives_each_head_a_panel)
     int cell = (int)lround(sqrt(marks.count / (double)H));
     ck_assert_int_eq(cell * cell * H, marks.count);
     ck_assert_int_ge(cell, 15);
-    /* 4 columns, 3 rows: the first and the last mark span 3 panels less 11 keys, and 2 panels. */
-    int found = 0, rows = 0, last_y = -1;
+    /* The upper left pixels of the marks, in reading order: 3 rows of 4. */
+    struct mha_colour magenta = mha_colour_map((double)NAN);
+    int found = 0, mark_x[H], mark_y[H];
     for (int y = marks.top; y <= marks.bottom; y++) {
         for (int x = marks.left; x <= marks.right; x++) {
-            if (has_colour(&picture, x, y, mha_colour_map((double)NAN)) &&
-                !has_colour(&picture, x - 1, y, mha_colour_map((double)NAN)) &&
-                !has_colour(&picture, x, y - 1, mha_colour_map((double)NAN))) {
-                found++;
-                rows += y != last_y;
-                last_y = y;
+            if (has_colour(&picture, x, y, magenta) && !has_colour(&picture, x - 1, y, magenta) &&
+                !has_colour(&picture, x, y - 1, magenta) && found < H) {
+                mark_x[found] = x;
+                mark_y[found++] = y;
             }
         }
     }
     ck_assert_int_eq(found, H);
-    ck_assert_int_eq(rows, 3);
+    for (int h = 4; h < H; h++) { /* under the panel of head h - 4, four keys further */
+        ck_assert_int_eq(mark_x[h], mark_x[h - 4] + 4 * cell);
+        ck_assert_int_gt(mark_y[h], mark_y[h - 4]);
+        ck_assert_int_eq(mark_y[h], mark_y[h / 4 * 4]);
+    }
     free(picture.rgb);
 }
 END_TEST

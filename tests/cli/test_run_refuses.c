@@ -2,6 +2,8 @@
  * gpu-mha run: what it refuses. A wrong command line ends with 2, files that do not fit with 1;
  * either way there is one sentence on stderr and no output file.
  */
+#include <sys/stat.h>
+
 #include "command_fixture.h"
 
 #define FILES "--q q.npy --k k.npy --v v.npy -o y.npy"
@@ -223,7 +225,8 @@ START_TEST(places_that_cannot_be_written)
     ASSERT_REFUSES(1, "no_such_folder/y.npy",
                    "run --q q.npy --k k.npy --v v.npy -o no_such_folder/y.npy");
     ASSERT_REFUSES(1, "'.'", "run --q q.npy --k k.npy --v v.npy -o .");
-    ASSERT_REFUSES(1, "/dev/null", "run --q q.npy --k k.npy --v v.npy -o /dev/null");
+    ck_assert_int_eq(mkfifo("pipe.npy", 0600), 0);
+    ASSERT_REFUSES(1, "pipe.npy", "run --q q.npy --k k.npy --v v.npy -o pipe.npy");
 }
 END_TEST
 

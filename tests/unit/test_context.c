@@ -1,7 +1,8 @@
 /*
  * test_context.c - contexts, programs, kernels and chains on the default device.
  *
- * The kernel sources are made up here: what is tested is how they are read, built, kept and launched.
+ * The kernel sources are made up here: what is tested is how they are read, built, kept and
+ * launched.
  */
 #include "cl/context.h"
 #include "cl/device_list.h"
@@ -305,7 +306,8 @@ START_TEST(a_context_is_refused_after_fork)
     }
     int status = -1;
     ck_assert_int_eq(waitpid(child, &status, 0), child);
-    ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the child ended with 0x%x", status);
+    ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the child ended with 0x%x",
+                  status);
     ck_assert_int_eq(mha_context_check(context), GPU_MHA_OK);
 }
 END_TEST
@@ -472,7 +474,7 @@ enum { ITEMS = 1003, GUARD = 77, CELLS = ITEMS + GUARD };
 
 static cl_mem make_buffer(void)
 {
-    static cl_int cells[CELLS];
+    cl_int cells[CELLS];
     for (int i = 0; i < CELLS; i++) cells[i] = -1;
     cl_int code = CL_SUCCESS;
     cl_mem buffer = clCreateBuffer(context->cl, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
@@ -627,8 +629,9 @@ static void *fill_in_thread(void *argument)
         mha_chain_begin(&chain, queue, 0, NULL);
         gpu_mha_status status = mha_chain_launch(&chain, filler->kernel, ITEMS, args, 3);
         filler->wrong += mha_chain_end(&chain, status, NULL) != GPU_MHA_OK;
-        filler->wrong += clEnqueueReadBuffer(queue, buffer, CL_TRUE, 0, CELLS * sizeof *cells, cells,
-                                             0, NULL, NULL) != CL_SUCCESS;
+        cl_int code = clEnqueueReadBuffer(queue, buffer, CL_TRUE, 0, CELLS * sizeof *cells, cells,
+                                          0, NULL, NULL);
+        filler->wrong += code != CL_SUCCESS;
         for (int i = 0; i < ITEMS; i++) filler->wrong += cells[i] != filler->start + 13 * i;
         filler->start += 1000;
     }

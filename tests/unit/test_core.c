@@ -269,7 +269,9 @@ static void collect(void *user, const char *level, const char *line)
 static const struct {
     const char *wanted;
     int shown; /* of error, warn, info, debug, how many */
-} log_levels[] = {{NULL, 2}, {"", 2}, {"off", 0}, {"error", 1}, {"warn", 2}, {"info", 3}, {"debug", 4}};
+} log_levels[] = {
+    {NULL, 2}, {"", 2}, {"off", 0}, {"error", 1}, {"warn", 2}, {"info", 3}, {"debug", 4},
+};
 
 START_TEST(the_environment_sets_the_level)
 {
@@ -294,8 +296,8 @@ START_TEST(an_unknown_level_is_a_warning)
     ck_assert(mha_log_shows(MHA_LOG_WARN));
     ck_assert(!mha_log_shows(MHA_LOG_INFO));
     ck_assert_int_eq(sink.lines, 1);
-    ck_assert_str_eq(sink.last, "warn|read GPU_MHA_LOG: \"loud\", must be off, error, warn, info or "
-                                "debug; using warn");
+    ck_assert_str_eq(sink.last, "warn|read GPU_MHA_LOG: \"loud\", must be off, error, warn, info "
+                                "or debug; using warn");
 }
 END_TEST
 

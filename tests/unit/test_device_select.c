@@ -99,7 +99,6 @@ CL_API_ENTRY cl_int CL_API_CALL clGetDeviceInfo(cl_device_id id, cl_device_info 
     const struct fake_device *device = (const struct fake_device *)(void *)id;
     const char *text = device_text(device, query);
     if (text) return answer(text, strlen(text) + 1, room, out, size_out);
-    if (query == CL_DEVICE_TYPE) return answer(&device->type, sizeof device->type, room, out, size_out);
     if (device->mute) return CL_OUT_OF_RESOURCES;
 
     const cl_device_fp_config single =
@@ -111,6 +110,7 @@ CL_API_ENTRY cl_int CL_API_CALL clGetDeviceInfo(cl_device_id id, cl_device_info 
     cl_uint word = 0;
     cl_bool flag = CL_FALSE;
     switch (query) {
+    case CL_DEVICE_TYPE: return answer(&device->type, sizeof device->type, room, out, size_out);
     case CL_DEVICE_PLATFORM: return answer(&platform, sizeof platform, room, out, size_out);
     case CL_DEVICE_SINGLE_FP_CONFIG: return answer(&single, sizeof single, room, out, size_out);
     case CL_DEVICE_MAX_PARAMETER_SIZE:
@@ -142,7 +142,8 @@ static struct fake_device first_devices[] = {
     {.type = CL_DEVICE_TYPE_GPU, .compute_units = 20, .name = "Small Card"},
 };
 static struct fake_device second_devices[] = {
-    {.type = CL_DEVICE_TYPE_GPU, .compute_units = 80, .name = "Old Card", .version = "OpenCL 1.1 x"},
+    {.type = CL_DEVICE_TYPE_GPU, .compute_units = 80, .name = "Old Card",
+     .version = "OpenCL 1.1 x"},
     {.type = CL_DEVICE_TYPE_ACCELERATOR, .compute_units = 90, .name = "Board"},
     {.type = CL_DEVICE_TYPE_GPU, .compute_units = 40, .name = "  Large CARD \n"},
     {.type = CL_DEVICE_TYPE_GPU, .compute_units = 40, .name = "Large Card too"},
@@ -209,9 +210,9 @@ START_TEST(a_selector_finds_its_device)
 END_TEST
 
 #define EVERYTHING_LISTED                                                                          \
-    " fits no usable device of: 0:0 \"Big Processor\", 0:1 \"Small Card\", 3:0 \"Old Card\" (not " \
-    "usable: OpenCL 1.1, 1.2 is needed), 3:1 \"Board\", 3:2 \"Large CARD\", 3:3 \"Large Card "      \
-    "too\", 3:4 \"Same Processor\""
+    " fits no usable device of: 0:0 \"Big Processor\", 0:1 \"Small Card\", "                       \
+    "3:0 \"Old Card\" (not usable: OpenCL 1.1, 1.2 is needed), 3:1 \"Board\", "                    \
+    "3:2 \"Large CARD\", 3:3 \"Large Card too\", 3:4 \"Same Processor\""
 
 static const struct {
     const char *environment, *selector, *message;
@@ -361,8 +362,9 @@ END_TEST
 START_TEST(the_facts_of_a_device)
 {
     struct mha_device device;
-    ck_assert_int_eq(mha_device_query((cl_device_id)(void *)&second_devices[3], &device), GPU_MHA_OK);
-    ck_assert_ptr_eq(device.id, (cl_device_id)(void *)&second_devices[3]);
+    cl_device_id id = (cl_device_id)(void *)&second_devices[3];
+    ck_assert_int_eq(mha_device_query(id, &device), GPU_MHA_OK);
+    ck_assert_ptr_eq(device.id, id);
     ck_assert_ptr_eq(device.platform, (cl_platform_id)(void *)&everything[3]);
     ck_assert_uint_eq(device.native_vector_width_float, 16);
     ck_assert_uint_eq(device.max_parameter_bytes, 1024);
