@@ -1,15 +1,16 @@
 /*
  * Joins partial results over disjoint keys: each output weighs exp(its LSE - joint LSE). A partial
- * with LSE -inf has seen no key, or only scores of -inf: it takes part only if all are such, so that
- * (0, -inf) is the identity.
+ * with LSE -inf is left out beside one that has seen a key, so that (0, -inf) is the identity.
  *
- *   merge_splits  joins the partials that fused.cl left in the workspace
- *   merge_pair    joins two results of the caller's, also in place
+ *   merge_splits  joins the partials that fused.cl left in the workspace; where every LSE is -inf,
+ *                 they are summed, since scores of -inf leave NaN in them
+ *   merge_pair    joins two results of the caller's, also in place; (0, -inf) if both LSE are -inf
  *
  * ND-range of both: one work-item per row (b, h, i). No local memory.
  *
  * -D names: VEC (any; for common/math.h), DV.
  */
+#include "common/copy.h"
 #include "common/math.h"
 #include "common/merge_params.h"
 
@@ -81,7 +82,11 @@ __kernel void merge_splits(const struct mha_params p, __global void *output, __g
     }
 }
 
-/* Reads a whole element pair before writing it, so that a side may be the output as well. */
+/*
+ * A row of which one side has seen no key is the other side's, bit for bit. The output may be a
+ * side: a work-item owns its row, reads both LSEs first and an element of both sides before it
+ * writes that element.
+ */
 __kernel void merge_pair(const struct mha_merge_params p, __global const void *a,
                          __global const float *lse_a, __global const void *b,
                          __global const float *lse_b, __global void *output, __global float *lse)
@@ -90,24 +95,34 @@ __kernel void merge_pair(const struct mha_merge_params p, __global const void *a
     if (line >= p.B * p.H * p.NQ) {
         return;
     }
-    const float x = lse_a[p.lse_a_offset + line];
-    const float y = lse_b[p.lse_b_offset + line];
-    const float larger = mha_larger(x, y) == -INFINITY ? 0.0f : mha_larger(x, y);
-    const struct mha_joint joint = {larger, mha_exp(x - larger) + mha_exp(y - larger),
-                                    x == -INFINITY && y == -INFINITY};
-    const float weight_a = mha_joint_weight(joint, x);
-    const float weight_b = mha_joint_weight(joint, y);
     const mha_i64 head = line / p.NQ % p.H, entry = line / p.NQ / p.H, i = line % p.NQ;
     const mha_i64 at_a = mha_row(p.a, entry, head, i);
     const mha_i64 at_b = mha_row(p.b, entry, head, i);
     const mha_i64 at = mha_row(p.output, entry, head, i);
-    for (int d = 0; d < DV; ++d) {
+    const float x = lse_a[p.lse_a_offset + line];
+    const float y = lse_b[p.lse_b_offset + line];
+    const int no_a = x == -INFINITY, no_b = y == -INFINITY;
+    if (no_a || no_b) {
+        for (mha_i64 d = 0; d < DV; ++d) {
+            if (no_a && no_b) {
+                mha_store(output, p.output_type, at + d, 0.0f);
+            } else if (no_a) {
+                mha_copy(output, p.output_type, at + d, b, p.b_type, at_b + d);
+            } else {
+                mha_copy(output, p.output_type, at + d, a, p.a_type, at_a + d);
+            }
+        }
+        lse[p.lse_offset + line] = no_a ? y : x;
+        return;
+    }
+    const float larger = mha_larger(x, y);
+    const struct mha_joint joint = {larger, mha_exp(x - larger) + mha_exp(y - larger), 0};
+    const float weight_a = mha_joint_weight(joint, x);
+    const float weight_b = mha_joint_weight(joint, y);
+    for (mha_i64 d = 0; d < DV; ++d) {
         const float from_a = mha_load(a, p.a_type, at_a + d);
         const float from_b = mha_load(b, p.b_type, at_b + d);
-        mha_store(output, p.output_type, at + d,
-                  mha_joint_skips(joint, x)   ? weight_b * from_b
-                  : mha_joint_skips(joint, y) ? weight_a * from_a
-                                              : weight_a * from_a + weight_b * from_b);
+        mha_store(output, p.output_type, at + d, weight_a * from_a + weight_b * from_b);
     }
     lse[p.lse_offset + line] = mha_joint_lse(joint);
 }

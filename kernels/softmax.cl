@@ -124,6 +124,15 @@ __kernel void softmax(const struct mha_params p, __global const uchar *mask,
             const mha_floatv e = MHA_LOADV(row + tile * KT + n * VEC);
             mha_vstore(seen != 0 ? e / l : (mha_floatv)(0.0f), 0, w + n * VEC);
         }
+        if (seen != 0 && !(l > 0.0f)) {
+            /* e / l is NaN everywhere, but what the row does not see still weighs 0. */
+            float row_bias[KT];
+            const uint bits =
+                mha_visible_bits(&p, line.range, tile * KT, line.masks, mask, bias, row_bias);
+            for (int c = 0; c < KT; ++c) {
+                w[c] = (bits >> c) & 1u ? w[c] : 0.0f;
+            }
+        }
         if (p.scores == MHA_SCORES_SOFTMAX) {
             mha_copy_out(&p, w, number, tile * KT, scores_out + p.scores_offset);
         }

@@ -243,7 +243,8 @@ cleanup:
 
 static const char epilogue[] =
     "The data is looked for in --data, else in the folder that the environment variable "
-    "GPU_MHA_DATA_DIR names, else where it was installed with this program, else in the source tree it was built from.\n"
+    "GPU_MHA_DATA_DIR names, else where it was installed with this program, else in the source "
+    "tree it was built from.\n"
     "\n"
     "Exit code 1 if a weight is further than 2^-18 from the model's own number, or an element of "
     "the output further than 2^-18 of the largest one.";
@@ -256,8 +257,10 @@ enum mha_exit mha_cmd_demo(int argc, char **argv)
     const struct mha_option options[] = {
         {.kind = MHA_OPTION_STRING, .name = "data", .target = &asked, .value_name = "DIR",
          .help = "The folder with the layer and its input."},
-        {.kind = MHA_OPTION_STRING, .name = "device", .target = &selector, .value_name = "SEL",
-         .help = "The device: gpu, cpu, PLATFORM:DEVICE or part of a name."},
+        {.kind = MHA_OPTION_STRING, .name = "device", .target = &selector,
+         .value_name = "DEVICE",
+         .help = "gpu, cpu, accelerator, PLATFORM:DEVICE as in gpu-mha info, or part of a name; "
+                 "the best device if not given."},
         {.kind = MHA_OPTION_STRING, .name = "plot", .target = &plot, .value_name = "FILE",
          .help = "Where to write the heat map, a PNG file; attention.png if not given."},
         {.kind = MHA_OPTION_FLAG, .name = "json", .target = &json,

@@ -272,8 +272,10 @@ enum mha_exit mha_cmd_verify(int argc, char **argv)
     const char *selector = NULL;
     int method = 0, folders = 0;
     const struct mha_option options[] = {
-        {.kind = MHA_OPTION_STRING, .name = "device", .target = &selector, .value_name = "SEL",
-         .help = "The device: gpu, cpu, PLATFORM:DEVICE or part of a name."},
+        {.kind = MHA_OPTION_STRING, .name = "device", .target = &selector,
+         .value_name = "DEVICE",
+         .help = "gpu, cpu, accelerator, PLATFORM:DEVICE as in gpu-mha info, or part of a name; "
+                 "the best device if not given."},
         {.kind = MHA_OPTION_CHOICE, .name = "method", .target = &method, .choices = methods,
          .help = "The kernels for Attention. Where fused ones are asked for and a case records "
                  "scores, which they do not keep, the scores come from the staged ones."},

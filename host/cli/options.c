@@ -237,6 +237,20 @@ static bool set_choice(const struct parser *parser, const struct mha_option *opt
     return usage_error(parser, "--%s needs %s, not '%s'", option->name, words, text);
 }
 
+static bool add_string(const struct parser *parser, const struct mha_option *option,
+                       const char *text)
+{
+    struct mha_option_strings *strings = option->target;
+
+    if (*text == '\0')
+        return usage_error(parser, "--%s needs a value that is not empty", option->name);
+    if (strings->count == MHA_OPTION_STRINGS_MAX)
+        return usage_error(parser, "--%s is given more than %d times", option->name,
+                           MHA_OPTION_STRINGS_MAX);
+    strings->values[strings->count++] = text;
+    return true;
+}
+
 /* Checks `text` (NULL for a flag) and stores it. */
 static bool set_value(const struct parser *parser, const struct mha_option *option,
                       const char *text)
@@ -255,6 +269,8 @@ static bool set_value(const struct parser *parser, const struct mha_option *opti
             return usage_error(parser, "--%s needs a value that is not empty", option->name);
         *(const char **)option->target = text;
         break;
+    case MHA_OPTION_STRINGS:
+        return add_string(parser, option, text);
     case MHA_OPTION_INT64:
         if (!mha_options_int64(text, &number) || !in_range(option, number))
             return refuse_value(parser, option, "a whole number", text);
@@ -288,7 +304,7 @@ static bool parse_option(struct parser *parser)
     if (!option)
         return refuse_unknown(parser, argument, length);
     size_t index = (size_t)(option - parser->line->options);
-    if (parser->seen[index])
+    if (parser->seen[index] && option->kind != MHA_OPTION_STRINGS)
         return usage_error(parser, "--%s is given twice; once is needed", option->name);
     parser->seen[index] = true;
 

@@ -18,10 +18,18 @@ enum mha_option_kind {
     MHA_OPTION_HEADING,    /* not an option: `help` is a line above the options that follow */
     MHA_OPTION_FLAG,       /* target: bool, set to true */
     MHA_OPTION_STRING,     /* target: const char *, points into argv; an empty value is refused */
+    MHA_OPTION_STRINGS,    /* target: struct mha_option_strings; may be given several times */
     MHA_OPTION_INT64,      /* target: int64_t, within minimum..maximum */
     MHA_OPTION_INT64_PAIR, /* target: int64_t[2], "A,B", each within minimum..maximum */
     MHA_OPTION_DOUBLE,     /* target: double; finite unless allow_nonfinite */
     MHA_OPTION_CHOICE      /* target: int, index into choices */
+};
+
+/* The values of an option that may be repeated, in their order; they point into argv. */
+#define MHA_OPTION_STRINGS_MAX 64
+struct mha_option_strings {
+    size_t count;
+    const char *values[MHA_OPTION_STRINGS_MAX];
 };
 
 struct mha_option {

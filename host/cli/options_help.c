@@ -44,7 +44,7 @@ static const char *value_name(const struct mha_option *option)
     static const char *const names[] = {
         [MHA_OPTION_HEADING] = "", [MHA_OPTION_FLAG] = "",       [MHA_OPTION_STRING] = "TEXT",
         [MHA_OPTION_INT64] = "N",  [MHA_OPTION_INT64_PAIR] = "A,B", [MHA_OPTION_DOUBLE] = "X",
-        [MHA_OPTION_CHOICE] = "WORD",
+        [MHA_OPTION_CHOICE] = "WORD", [MHA_OPTION_STRINGS] = "TEXT",
     };
     return option->value_name ? option->value_name : names[option->kind];
 }

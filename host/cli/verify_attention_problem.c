@@ -164,7 +164,7 @@ static bool read_mask(struct mha_case *record, gpu_mha_desc *desc, gpu_mha_array
     const void *data = mask->data;
     const int64_t NT = desc->NP + desc->NK;
     int64_t shape[4] = {0};
-    gpu_mha_mask_type type;
+    gpu_mha_mask_type type = GPU_MHA_MASK_NONE;
 
     if (!record->inputs[ATTN_MASK].name)
         return true;

@@ -174,20 +174,23 @@ MHA_INLINE MHA_WIDE void mha_value_run(const float *w, __global const float *v, 
 }
 
 /*
- * The same for a tile that holds a NaN or an infinity and is hidden in part: 0 * NaN would carry it
- * into rows that do not see it, so each product is made only where the row sees the key.
+ * The same for a run in which a value is NaN or infinite: 0 * NaN would carry it into rows that do
+ * not see it, so for a row that does not see a key its value counts as 0. The order of the sums is
+ * that of mha_value_run, so that what hidden values hold does not change a bit.
  */
-MHA_INLINE void mha_value_tile_selected(const float *w, __global const float *v, const uint *bits,
-                                        mha_floatv *o)
+MHA_INLINE void mha_value_run_selected(const float *w, __global const float *v, const uint *bits,
+                                       int keys, mha_floatv *o)
 {
     for (int r = 0; r < MQ; ++r) {
-        for (int j = 0; j < KT; ++j) {
-            if ((bits[r] >> j) & 1u) {
-                for (int c = 0; c < DVV; ++c) {
-                    o[r * DVV + c] = MHA_FMA((mha_floatv)(w[r * KB + j]),
-                                             MHA_LOADV(v + j * DVP + c * VEC), o[r * DVV + c]);
-                }
+        for (int c = 0; c < DVV; ++c) {
+            mha_floatv sum = 0.0f;
+            for (int j = 0; j < keys; ++j) {
+                const int seen = (bits[j / KT * MQ + r] >> (j % KT)) & 1u;
+                const mha_floatv value =
+                    seen ? MHA_LOADV(v + j * DVP + c * VEC) : (mha_floatv)(0.0f);
+                sum = MHA_FMA((mha_floatv)(w[r * KB + j]), value, sum);
             }
+            o[r * DVV + c] += sum;
         }
     }
 }
@@ -204,14 +207,15 @@ MHA_INLINE void mha_value_block(const float *w, __global const float *v,
     const int longest = CHAIN > KT ? CHAIN / KT : 1;
     int t = 0;
     while (t < tiles) {
-        int run = 0;
-        while (run < longest && t + run < tiles && shown[t + run] != 0 && special[t + run] == 0) {
+        int run = 0, any_special = 0;
+        while (run < longest && t + run < tiles && shown[t + run] != 0) {
+            any_special |= special[t + run];
             ++run;
         }
-        if (run > 0) {
+        if (any_special) {
+            mha_value_run_selected(w + t * KT, v + t * KT * DVP, bits + t * MQ, run * KT, o);
+        } else if (run > 0) {
             mha_value_run(w + t * KT, v + t * KT * DVP, run * KT, o);
-        } else if (shown[t] != 0) {
-            mha_value_tile_selected(w + t * KT, v + t * KT * DVP, bits + t * MQ, o);
         }
         t += run > 0 ? run : 1;
     }

@@ -95,11 +95,15 @@ static void score_key(const struct ref_problem *p, int64_t b, int64_t h, int64_t
         double dk = p->k_error ? p->k_error[at_k + d] : 0;
         dot += q * k;
         size += fabs(q * k);
-        carried += dq * fabs(k) + fabs(q) * dk + dq * dk;
+        if (p->q_error || p->k_error)
+            carried += dq * fabs(k) + fabs(q) * dk + dq * dk;
     }
     row->raw[j] = p->scale * dot;
     row->capped[j] = p->softcap > 0 ? p->softcap * tanh(row->raw[j] / p->softcap) : row->raw[j];
-    row->raw_error[j] = REF_U32 * 4 * fabs(p->scale) * size + fabs(p->scale) * carried;
+    /* An infinite score is infinite in any precision; a soft cap makes a finite one of it. */
+    row->raw_error[j] = isinf(row->raw[j])
+                            ? 0
+                            : REF_U32 * 4 * fabs(p->scale) * size + fabs(p->scale) * carried;
 }
 
 /* First pass: scores, who is visible, and the largest logit (the sink is one). */
@@ -135,6 +139,9 @@ static void softmax_row(const struct ref_problem *p, int64_t b, int64_t h, int64
 {
     double sum = 0;
 
+    /* Visible scores that are all -inf: exp(-inf) = 0 each, so 0/0 in the weights, ln 0 as LSE. */
+    if (isinf(largest) && largest < 0)
+        largest = 0;
     for (int64_t j = 0; j < p->NK; j++) {
         row->softmax[j] = row->visible[j] ? exp(row->masked[j] - largest) : 0;
         sum += row->softmax[j];

@@ -93,7 +93,8 @@ double ref_default_scale(int64_t DK);
  *
  * A row without visible keys: o = 0, weights 0, lse = -inf, or the sink where there is one.
  * A visible NaN or Inf comes out as float64 arithmetic says, with exp(s - max) / sum: a row in
- * which the largest visible score (or sink) is infinite gives NaN, for o and for lse.
+ * which the largest visible score (or sink) is +inf gives NaN, for o and for lse. One in which all
+ * visible scores are -inf (and so is the sink) gives o = NaN (0/0) and lse = -inf (ln 0).
  */
 int ref_attention(const struct ref_problem *p, struct ref_result *r);
 

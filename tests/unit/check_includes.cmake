@@ -1,7 +1,7 @@
 # Checks which file includes which:  cmake -DROOT=<source tree> -P check_includes.cmake
 #
 # Inside the library an include may only point to the same module or to one below it:
-#   layer -> attention -> blas -> cl -> core
+#   layer -> attention, operators -> blas -> cl -> core
 # The command sees the public header and itself, the examples the public header alone, the kernels
 # kernels/common/, and the float64 reference itself and the public header. Everyone may include the
 # public header and the C library; other libraries are named below, with the one module that may.
@@ -15,6 +15,7 @@ set(module_rank_core 0)
 set(module_rank_cl 1)
 set(module_rank_blas 2)
 set(module_rank_attention 3)
+set(module_rank_operators 3)
 set(module_rank_layer 4)
 
 set(violations "")
@@ -58,8 +59,8 @@ function(rule_for from to result)
         endif()
     elseif(DEFINED module_rank_${from})
         if(DEFINED module_rank_${to})
-            if(module_rank_${to} GREATER module_rank_${from})
-                set(rule "${from} may not include ${to}, which lies above it")
+            if(NOT module_rank_${to} LESS module_rank_${from})
+                set(rule "${from} may not include ${to}, which does not lie below it")
             endif()
         elseif(NOT to STREQUAL "kernels")
             set(rule "the library may not include ${to}")

@@ -44,6 +44,7 @@ set(cases
     "host/attention/bad.c|#include \"cli/npy.h\"|the library may not include cli"
     "host/attention/bad.c|#include \"reference/reference.h\"|the library may not include reference"
     "host/attention/bad.c|#  include <clblast.h>|only blas may include CLBlast"
+    "host/operators/bad.c|#include \"attention/plan.h\"|operators may not include attention"
     "host/layer/bad.c|#include <png.h>|only cli may include png.h"
     "host/layer/bad.c|#include \"nowhere.h\"|no such header"
     "host/cli/bad.c|#include \"core/size.h\"|cli may not include core"

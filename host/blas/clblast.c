@@ -1,0 +1,211 @@
+/*
+ * Products through CLBlast (written for 1.5.3).
+ *
+ * - Its caches of programs and parameters race between threads: one lock for the whole process
+ *   stands around every call.
+ * - It takes no wait list. What comes before is ordered by a barrier where the queue does not do
+ *   it; what comes after waits for the event, which CLBlast gives to its last command.
+ * - It counts elements in 32 bits from the begin of a buffer, and its scratch buffer has no offset:
+ *   it is given windows, and rows beyond its counters go into a launch of their own.
+ * - Its first call compiles for seconds, so mha_gemm_warm makes one.
+ */
+#include <clblast_c.h>
+#include <inttypes.h>
+#include <pthread.h>
+
+#include "blas/gemm.h"
+#include "blas/window.h"
+
+static pthread_mutex_t clblast_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* A, W, C and the scratch, as CLBlast gets them. */
+struct operands {
+    struct mha_window a, w, c, scratch;
+};
+
+static void close_operands(struct operands *o)
+{
+    mha_window_close(&o->a);
+    mha_window_close(&o->w);
+    mha_window_close(&o->c);
+    mha_window_close(&o->scratch);
+}
+
+/*
+ * Bytes of scratch for `s`; 0 means that CLBlast's direct kernel takes it. The offsets of 1 stand
+ * for buffers of which CLBlast must make copies: the most that any offset needs.
+ */
+static gpu_mha_status scratch_bytes(cl_command_queue queue, const struct mha_gemm_shape *s,
+                                    size_t *bytes)
+{
+    pthread_mutex_lock(&clblast_lock);
+    const CLBlastStatusCode code =
+        CLBlastSGemmTempBufferSize(CLBlastLayoutRowMajor, CLBlastTransposeNo, CLBlastTransposeYes,
+                                   (size_t)s->M, (size_t)s->N, (size_t)s->K, 1, (size_t)s->a_stride,
+                                   1, (size_t)s->w_stride, 1, (size_t)s->c_stride, &queue, bytes);
+    pthread_mutex_unlock(&clblast_lock);
+    return code == CLBlastSuccess ? GPU_MHA_OK
+                                  : mha_error_blas((int)code, "CLBlastSGemmTempBufferSize");
+}
+
+static gpu_mha_status multiply(cl_command_queue queue, const struct mha_gemm_shape *s,
+                               const struct operands *o, cl_event *event)
+{
+    pthread_mutex_lock(&clblast_lock);
+    const CLBlastStatusCode code = CLBlastSgemmWithTempBuffer(
+        CLBlastLayoutRowMajor, CLBlastTransposeNo, CLBlastTransposeYes, (size_t)s->M, (size_t)s->N,
+        (size_t)s->K, 1.0f, o->a.mem, o->a.offset, (size_t)s->a_stride, o->w.mem, o->w.offset,
+        (size_t)s->w_stride, 0.0f, o->c.mem, o->c.offset, (size_t)s->c_stride, &queue, event,
+        o->scratch.mem);
+    pthread_mutex_unlock(&clblast_lock);
+    return code == CLBlastSuccess ? GPU_MHA_OK
+                                  : mha_error_blas((int)code, "CLBlastSgemmWithTempBuffer");
+}
+
+static int64_t a_span(const struct mha_gemm_shape *s)
+{
+    return (s->M - 1) * s->a_stride + s->K;
+}
+
+static int64_t w_span(const struct mha_gemm_shape *s)
+{
+    return (s->N - 1) * s->w_stride + s->K;
+}
+
+static int64_t c_span(const struct mha_gemm_shape *s)
+{
+    return (s->M - 1) * s->c_stride + s->N;
+}
+
+/* Halves the rows of a launch until CLBlast can count all of its elements. */
+static gpu_mha_status prepare(gpu_mha_context *context, struct mha_gemm *gemm)
+{
+    struct mha_gemm_shape s = gemm->shape;
+    const int64_t in_front = (int64_t)(gemm->align_bytes / sizeof(float));
+    /* Strides of a single row are free: CLBlast pads to a tile, and counts rows of it. */
+    const int64_t tile = 1024;
+    for (int fits = 0; !fits;) {
+        fits = a_span(&s) <= INT32_MAX - in_front && w_span(&s) <= INT32_MAX - in_front &&
+               c_span(&s) <= INT32_MAX - in_front && s.K <= INT32_MAX - tile &&
+               s.a_stride <= INT32_MAX && s.w_stride <= INT32_MAX && s.c_stride <= INT32_MAX;
+        if (fits) {
+            MHA_TRY(scratch_bytes(context->queue, &s, &gemm->scratch_bytes));
+            fits = gemm->scratch_bytes / sizeof(float) <= INT32_MAX;
+        }
+        MHA_RETURN_IF(!fits && s.M == 1, GPU_MHA_UNSUPPORTED,
+                      "a weight of (%" PRId64 ", %" PRId64
+                      ") is too large: CLBlast counts at most 2^31 - 1 elements",
+                      s.N, s.K);
+        gemm->rows = s.M;
+        s.M = mha_size_ceil_div(s.M, 2);
+    }
+    return GPU_MHA_OK;
+}
+
+/*
+ * In an in-order queue only the caller's wait list must be made to hold; in an out-of-order one
+ * also the command before.
+ */
+static gpu_mha_status order(const struct mha_chain *chain)
+{
+    cl_command_queue_properties properties = 0;
+    MHA_TRY_CL(clGetCommandQueueInfo(chain->queue, CL_QUEUE_PROPERTIES, sizeof properties,
+                                     &properties, NULL),
+               "clGetCommandQueueInfo", "asking for the properties of queue");
+    const int ordered =
+        chain->last != NULL && !(properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
+    if (ordered || mha_chain_wait_count(chain) == 0) {
+        return GPU_MHA_OK;
+    }
+    MHA_TRY_CL(clEnqueueBarrierWithWaitList(chain->queue, mha_chain_wait_count(chain),
+                                            mha_chain_wait_list(chain), NULL),
+               "clEnqueueBarrierWithWaitList", "in front of a product");
+    return GPU_MHA_OK;
+}
+
+static gpu_mha_status launch_rows(const struct mha_gemm *gemm, int64_t rows,
+                                  struct mha_chain *chain, gpu_mha_buffer a, gpu_mha_buffer w,
+                                  gpu_mha_buffer c, gpu_mha_buffer scratch)
+{
+    struct mha_gemm_shape s = gemm->shape;
+    s.M = rows;
+    struct operands o = {{0}, {0}, {0}, {0}};
+    cl_event event = NULL;
+    const gpu_mha_buffer scratch_floats = {scratch.mem, scratch.offset / sizeof(float)};
+    const int64_t scratch_count = (int64_t)(gemm->scratch_bytes / sizeof(float));
+    gpu_mha_status status = mha_window_open(a, a_span(&s), gemm->align_bytes, "the input", &o.a);
+    if (status == GPU_MHA_OK) {
+        status = mha_window_open(w, w_span(&s), gemm->align_bytes, "the weight", &o.w);
+    }
+    if (status == GPU_MHA_OK) {
+        status = mha_window_open(c, c_span(&s), gemm->align_bytes, "the product", &o.c);
+    }
+    if (status == GPU_MHA_OK && scratch_count > 0) {
+        status = mha_window_open(scratch_floats, scratch_count, gemm->align_bytes, "the scratch",
+                                 &o.scratch);
+    }
+    if (status == GPU_MHA_OK) {
+        status = order(chain);
+    }
+    if (status == GPU_MHA_OK) {
+        status = multiply(chain->queue, &s, &o, &event);
+    }
+    if (status == GPU_MHA_OK) {
+        mha_chain_push(chain, event);
+    }
+    close_operands(&o);
+    return status;
+}
+
+static gpu_mha_status launch(const struct mha_gemm *gemm, struct mha_chain *chain, gpu_mha_buffer a,
+                             gpu_mha_buffer w, gpu_mha_buffer c, gpu_mha_buffer scratch)
+{
+    const struct mha_gemm_shape *s = &gemm->shape;
+    for (int64_t first = 0; first < s->M; first += gemm->rows) {
+        const int64_t rows = s->M - first < gemm->rows ? s->M - first : gemm->rows;
+        MHA_TRY(launch_rows(gemm, rows, chain, a, w, c, scratch));
+        a.offset += (uint64_t)(rows * s->a_stride);
+        c.offset += (uint64_t)(rows * s->c_stride);
+    }
+    return GPU_MHA_OK;
+}
+
+/*
+ * The smallest product there is: CLBlast's first call on a context builds all kernels of the
+ * routine, whatever the shape.
+ */
+static gpu_mha_status warm(gpu_mha_context *context)
+{
+    const struct mha_gemm_shape s = {1, 1, 1, 1, 1, 1};
+    const char *call = "clCreateCommandQueue";
+    gpu_mha_status status = GPU_MHA_OK;
+    cl_int code = CL_SUCCESS;
+    cl_mem mem = NULL;
+    cl_event event = NULL;
+    cl_command_queue queue = clCreateCommandQueue(context->cl, context->device.id, 0, &code);
+    if (code == CL_SUCCESS) {
+        call = "clCreateBuffer";
+        mem = clCreateBuffer(context->cl, CL_MEM_READ_WRITE, 3 * sizeof(float), NULL, &code);
+    }
+    if (code == CL_SUCCESS) {
+        const struct operands o = {{mem, 0}, {mem, 1}, {mem, 2}, {NULL, 0}};
+        status = multiply(queue, &s, &o, &event);
+    }
+    if (event != NULL) {
+        call = "clWaitForEvents";
+        code = clWaitForEvents(1, &event);
+        clReleaseEvent(event);
+    }
+    if (code != CL_SUCCESS) {
+        status = mha_error_cl(code, call, "trying CLBlast");
+    }
+    if (mem != NULL) {
+        clReleaseMemObject(mem);
+    }
+    if (queue != NULL) {
+        clReleaseCommandQueue(queue);
+    }
+    return status;
+}
+
+const struct mha_gemm_kind mha_gemm_clblast = {"CLBlast", prepare, warm, launch};

@@ -1,0 +1,42 @@
+/* What all implementations of the product share: the choice among them, and the empty product. */
+#include "blas/gemm.h"
+
+#include <inttypes.h>
+
+static int64_t span(int64_t rows, int64_t stride, int64_t columns)
+{
+    return rows == 0 ? 0 : mha_size_add(mha_size_mul(rows - 1, stride), columns);
+}
+
+gpu_mha_status mha_gemm_prepare(gpu_mha_context *context, const struct mha_gemm_shape *shape,
+                                struct mha_gemm *gemm)
+{
+    const struct mha_gemm_shape *s = shape;
+    *gemm = (struct mha_gemm){.shape = *s, .align_bytes = context->device.base_align_bytes};
+    if (s->M == 0 || s->N == 0) {
+        return GPU_MHA_OK;
+    }
+    const int64_t largest =
+        mha_size_add(span(s->M, s->a_stride, s->K),
+                     mha_size_add(span(s->N, s->w_stride, s->K), span(s->M, s->c_stride, s->N)));
+    MHA_RETURN_IF(!mha_size_fits(mha_size_mul(largest, (int64_t)sizeof(float))),
+                  GPU_MHA_UNSUPPORTED,
+                  "a product of (%" PRId64 ", %" PRId64 ") and (%" PRId64 ", %" PRId64
+                  ") is more than this machine can address",
+                  s->M, s->K, s->K, s->N);
+    gemm->kind = &mha_gemm_clblast;
+    gemm->rows = s->M;
+    return gemm->kind->prepare(context, gemm);
+}
+
+gpu_mha_status mha_gemm_warm(gpu_mha_context *context, const struct mha_gemm *gemm)
+{
+    return gemm->kind == NULL ? GPU_MHA_OK : gemm->kind->warm(context);
+}
+
+gpu_mha_status mha_gemm_launch(const struct mha_gemm *gemm, struct mha_chain *chain,
+                               gpu_mha_buffer a, gpu_mha_buffer w, gpu_mha_buffer c,
+                               gpu_mha_buffer scratch)
+{
+    return gemm->kind == NULL ? GPU_MHA_OK : gemm->kind->launch(gemm, chain, a, w, c, scratch);
+}

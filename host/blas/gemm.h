@@ -1,0 +1,58 @@
+/*
+ * Matrix products for linear maps: C (M, N) = A (M, K) * W (N, K)^T in single precision. Prepared
+ * once for its shape, launched any number of times from any thread.
+ *
+ * Behind it stands one of several implementations (struct mha_gemm_kind), chosen by device.
+ */
+#ifndef MHA_BLAS_GEMM_H
+#define MHA_BLAS_GEMM_H
+
+#include "cl/context.h"
+#include "core/size.h"
+
+struct mha_gemm_shape {
+    int64_t M, N, K;
+    int64_t a_stride, w_stride, c_stride; /* elements from a row to the next: >= K, K and N */
+};
+
+struct mha_gemm;
+
+struct mha_gemm_kind {
+    const char *name; /* for the plan's text */
+    gpu_mha_status (*prepare)(gpu_mha_context *context, struct mha_gemm *gemm);
+    gpu_mha_status (*warm)(gpu_mha_context *context);
+    gpu_mha_status (*launch)(const struct mha_gemm *gemm, struct mha_chain *chain, gpu_mha_buffer a,
+                             gpu_mha_buffer w, gpu_mha_buffer c, gpu_mha_buffer scratch);
+};
+
+struct mha_gemm {
+    const struct mha_gemm_kind *kind; /* NULL if M or N is 0: nothing is launched */
+    struct mha_gemm_shape shape;
+    int64_t rows;         /* of A and C in one launch; what does not fit its counters is split */
+    size_t align_bytes;   /* of the device: where a sub-buffer may begin */
+    size_t scratch_bytes; /* that a launch needs */
+};
+
+/* M and N may be 0, K is at least 1. GPU_MHA_UNSUPPORTED: too large for every implementation. */
+gpu_mha_status mha_gemm_prepare(gpu_mha_context *context, const struct mha_gemm_shape *shape,
+                                struct mha_gemm *gemm);
+
+/*
+ * Compiles what mha_gemm_launch would otherwise compile on its first use, which may take seconds.
+ * A caller that launches at once need not.
+ */
+gpu_mha_status mha_gemm_warm(gpu_mha_context *context, const struct mha_gemm *gemm);
+
+/*
+ * Puts the product on the chain. Offsets count elements, `scratch.offset` counts bytes and is a
+ * multiple of align_bytes. C and scratch overlap nothing. On an out-of-order queue a barrier may
+ * be put in front. A NaN or an infinity in a row of A reaches that row of C alone.
+ */
+gpu_mha_status mha_gemm_launch(const struct mha_gemm *gemm, struct mha_chain *chain,
+                               gpu_mha_buffer a, gpu_mha_buffer w, gpu_mha_buffer c,
+                               gpu_mha_buffer scratch);
+
+/* The implementations. */
+extern const struct mha_gemm_kind mha_gemm_clblast;
+
+#endif

@@ -1,0 +1,60 @@
+/*
+ * attention_run.h - problems of attention_data.h through the library, judged by the reference.
+ */
+#ifndef MHA_TESTS_ATTENTION_RUN_H
+#define MHA_TESTS_ATTENTION_RUN_H
+
+#include "attention_data.h"
+
+/* The outputs of one run without gaps, as the device wrote them; NULL where there is none. */
+struct attention_outputs {
+    void *arrays[ARRAY_COUNT]; /* from ARRAY_OUTPUT on */
+    size_t bytes[ARRAY_COUNT];
+    char plan[64]; /* what the plan says of itself */
+};
+
+/* What can differ between runs of one problem without a bit of the outputs changing. */
+struct attention_launch {
+    enum poison poison;     /* in what must not be read, and in the workspace */
+    cl_command_queue queue; /* NULL: one of its own */
+    int out_of_order;       /* of its own: out-of-order, uploads in the wait list */
+    int host_call;          /* gpu_mha() instead of a plan */
+    const char *tile;
+};
+
+/*
+ * One run. Returns 0, or -1 and a sentence in `error` (256 bytes): the library failed, or a byte
+ * outside the outputs changed. May be called from several threads at once if the tile is the same.
+ */
+int attention_run(gpu_mha_context *context, const struct attention_data *data,
+                  struct attention_launch launch, struct attention_outputs *outputs, char *error);
+
+void attention_outputs_free(struct attention_outputs *outputs);
+
+/* The first array in which the outputs differ in a bit, or NULL. */
+const char *attention_outputs_differ(const struct attention_outputs *a,
+                                     const struct attention_outputs *b);
+
+/* Sets GPU_MHA_TILE; NULL unsets it. */
+void attention_use_tile(const char *tile);
+
+/*
+ * The whole check of one problem on attention_context; fails the Check test that runs, spec printed:
+ * outputs within their bounds, same bits with other poison in what must not be read, same bits
+ * through gpu_mha() if the spec says so, every other byte untouched. The plan's text goes to `plan`
+ * (64 bytes) if not NULL.
+ */
+void attention_check(const struct attention_spec *spec, char *plan);
+
+/*
+ * A checked fixture: a context on the default device for one test, and at its end the number of
+ * problems that attention_check has solved in the test, on stdout.
+ */
+extern gpu_mha_context *attention_context;
+void attention_open(void);
+void attention_close(void);
+
+/* A queue of the context; ends the test if there is none. */
+cl_command_queue attention_queue(gpu_mha_context *context, int out_of_order);
+
+#endif
