@@ -6,6 +6,7 @@
  * keeps the largest score so far m, the sum l of exp(s - m), and the output o = sum exp(s - m) v.
  * When a block raises m, what was summed before is worth exp(m_old - m_new) of itself: l and o are
  * scaled once, and the block is added. At the end o / l is the output and m + ln l the LSE.
+ * Scores are kept in units of ln 2, so that each exponential is a power of two.
  *
  * Key tiles outside every row's range are never visited; tiles that a mask hides from all rows are
  * skipped before their scores are computed.
@@ -35,7 +36,7 @@ MHA_INLINE void mha_rows_begin(const struct mha_params *p, struct mha_rows *rows
                                int with_sink)
 {
     const mha_i64 length = mha_key_length(p, key_lengths, b);
-    const float sink = with_sink ? sinks[p->sinks_offset + h] : -INFINITY;
+    const float sink = with_sink ? sinks[p->sinks_offset + h] * MHA_LOG2_E : -INFINITY;
     for (int r = 0; r < MQ; ++r) {
         rows->range[r] = mha_row_range(p, length, row + r);
         if (row + r >= p->NQ) {
@@ -46,7 +47,7 @@ MHA_INLINE void mha_rows_begin(const struct mha_params *p, struct mha_rows *rows
         rows->terms[r].position = row + r + mha_offset(p, length);
         rows->masks[r] = mha_mask_rows_of(p, b, h, row + r);
         rows->m[r] = sink;
-        rows->l[r] = sink == -INFINITY ? 0.0f : mha_exp(sink - sink);
+        rows->l[r] = sink == -INFINITY ? 0.0f : mha_exp2(sink - sink);
         rows->seen[r] = 0;
     }
 }
@@ -70,7 +71,7 @@ MHA_INLINE struct mha_range mha_tile_range(const struct mha_params *p, const str
 }
 
 /*
- * Scores of one tile to w[r * KB + c], -inf where hidden; `peak` follows the largest of each row.
+ * Scores of one tile, times log2 e, to w[r * KB + c], -inf where hidden; `peak` follows the largest of each row.
  * bits[r] are the keys row r sees. Returns their union; with 0 nothing was computed.
  */
 MHA_INLINE MHA_WIDE uint mha_block_scores(const struct mha_params *p, struct mha_rows *rows,
@@ -78,7 +79,8 @@ MHA_INLINE MHA_WIDE uint mha_block_scores(const struct mha_params *p, struct mha
                                           __global const uchar *mask, __global const void *bias,
                                           uint *bits, float *w, mha_floatv *peak)
 {
-    float row_bias[MQ * KT];
+    mha_floatv bias_vectors[MQ * NV];
+    float *row_bias = (float *)bias_vectors;
     uint shown = 0;
     for (int r = 0; r < MQ; ++r) {
         bits[r] = mha_visible_bits(p, rows->range[r], key, rows->masks[r], mask, bias,
@@ -89,15 +91,25 @@ MHA_INLINE MHA_WIDE uint mha_block_scores(const struct mha_params *p, struct mha
     if (shown == 0) {
         return 0;
     }
+    const int plain = p->softcap <= 0.0f && p->bias_type == 0 && !p->has_alibi;
     mha_floatv s[MQ * NV];
     mha_score_tile(q, k, s);
     for (int r = 0; r < MQ; ++r) {
         for (int n = 0; n < NV; ++n) {
-            mha_floatv x = mha_cap_scores(p, s[r * NV + n]);
-            x = mha_mask_scores(p, x, bits[r] >> (n * VEC), row_bias + r * KT + n * VEC,
-                                rows->terms[r], key + n * VEC);
+            mha_floatv x = s[r * NV + n];
+            if (plain) {
+                x *= p->scale_log2;
+            } else {
+                x = mha_cap_scores(p, x);
+                x = mha_bias_scores(p, x, row_bias + r * KT + n * VEC, rows->terms[r],
+                                    key + n * VEC);
+                x *= MHA_LOG2_E;
+            }
+            if (bits[r] != MHA_ALL_BITS) {
+                x = mha_hide_scores(x, bits[r] >> (n * VEC));
+            }
             peak[r] = mha_larger_v(x, peak[r]);
-            mha_vstore(x, 0, w + r * KB + n * VEC);
+            MHA_PRIVATEV(w + r * KB + n * VEC) = x;
         }
     }
     return shown;
@@ -114,7 +126,7 @@ MHA_INLINE MHA_WIDE void mha_block_softmax(struct mha_rows *rows, int r, mha_flo
     /* Visible scores that are all -inf must give exp(-inf) = 0, not exp(-inf + inf). */
     const float base = m == -INFINITY ? 0.0f : m;
     if (m > rows->m[r]) {
-        const float scale = mha_exp(rows->m[r] - base);
+        const float scale = mha_exp2(rows->m[r] - base);
         rows->l[r] *= scale;
         for (int c = 0; c < DVV; ++c) {
             o[r * DVV + c] *= scale;
@@ -126,42 +138,45 @@ MHA_INLINE MHA_WIDE void mha_block_softmax(struct mha_rows *rows, int r, mha_flo
         if (shown[t] != 0) {
             for (int n = 0; n < NV; ++n) {
                 float *to = w + r * KB + t * KT + n * VEC;
-                const mha_floatv e = mha_exp_v(mha_vload(0, to) - base);
+                const mha_floatv e = mha_exp2_v(MHA_PRIVATEV(to) - base);
                 sum += e;
-                mha_vstore(e, 0, to);
+                MHA_PRIVATEV(to) = e;
             }
         }
     }
     rows->l[r] += mha_sum_across(sum);
 }
 
-/* Output and LSE of the rows; with splits, this split's part of them. */
-MHA_INLINE void mha_rows_end(const struct mha_params *p, const struct mha_rows *rows,
-                             const mha_floatv *o, mha_i64 b, mha_i64 h, mha_i64 row, mha_i64 split,
-                             __global void *output, __global float *lse,
-                             __global float *workspace)
+/* ln of l * 2^m, with ln 2 in two parts: m may be large. */
+MHA_INLINE float mha_natural_lse(float m, float l)
 {
-    const float *values = (const float *)o;
-    for (int r = 0; r < MQ; ++r) {
-        if (row + r >= p->NQ) {
-            return;
-        }
+    if (m == -INFINITY) {
+        return -INFINITY;
+    }
+    return MHA_FMA(m, MHA_LN_2, MHA_FMA(m, MHA_LN_2_REST, log(l)));
+}
+
+/* Output and LSE of the rows; with splits, this split's part of them. */
+MHA_INLINE MHA_WIDE void mha_rows_end(const struct mha_params *p, const struct mha_rows *rows,
+                                      const mha_floatv *o, mha_i64 b, mha_i64 h, mha_i64 row,
+                                      mha_i64 split, __global void *output, __global float *lse,
+                                      __global float *workspace)
+{
+    const int count = p->NQ - row < MQ ? (int)(p->NQ - row) : MQ;
+    for (int r = 0; r < count; ++r) {
         const mha_i64 line = (b * p->H + h) * p->NQ + row + r;
-        const int part = p->splits > 1;
-        const float row_lse = rows->m[r] + log(rows->l[r]);
-        const mha_i64 at = part ? p->partial_output + (line * p->splits + split) * DV
-                                : mha_row(p->output, b, h, row + r);
-        for (int d = 0; d < DV; ++d) {
-            const float x = rows->seen[r] ? values[r * DVP + d] / rows->l[r] : 0.0f;
-            if (part) {
-                workspace[at + d] = x;
-            } else {
-                mha_store(output, p->output_type, at + d, x);
-            }
+        const float row_lse = mha_natural_lse(rows->m[r], rows->l[r]);
+        const float divisor = rows->seen[r] ? rows->l[r] : 1.0f;
+        if (p->splits > 1) {
+            const mha_i64 part = line * p->splits + split;
+            mha_store_row(workspace, MHA_TYPE_F32, p->partial_output + part * DV, o + r * DVV,
+                          divisor);
+            workspace[p->partial_lse + part] = row_lse;
+            continue;
         }
-        if (part) {
-            workspace[p->partial_lse + line * p->splits + split] = row_lse;
-        } else if (p->has_lse) {
+        mha_store_row(output, p->output_type, mha_row(p->output, b, h, row + r), o + r * DVV,
+                      divisor);
+        if (p->has_lse) {
             lse[p->lse_offset + line] = row_lse;
         }
     }
@@ -185,7 +200,8 @@ __kernel MHA_WIDE void fused(const struct mha_params p, __global const void *que
 
     struct mha_rows rows;
     float q[DK * MQ];
-    float w[MQ * KB];
+    mha_floatv w_vectors[MQ * KB / VEC];
+    float *w = (float *)w_vectors;
     mha_floatv o[MQ * DVV];
     uint bits[TB * MQ];
     uint shown[TB];

@@ -11,11 +11,9 @@
  * The last tile begins at row M - MQ, and leaves the rows that the tile before it owns alone. No local
  * memory.
  *
- * -D names: VEC, NV, MQ as in common/tile.h, MQ <= M; A_STRIDE, elements from a row of A to the next.
+ * -D names: as common/tile.h, with MQ <= M, and 1 for TB, DK and DV, which have no meaning here;
+ * A_STRIDE, elements from a row of A to the next.
  */
-#define TB 1
-#define DK 1
-#define DV 1
 #include "common/gemm_params.h"
 #include "common/tile.h"
 

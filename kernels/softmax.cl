@@ -55,7 +55,8 @@ MHA_INLINE float mha_mask_line(const struct mha_params *p, const struct mha_line
     const int every_key = p->scores == MHA_SCORES_RAW || p->scores == MHA_SCORES_CAPPED;
     for (mha_i64 tile = 0; tile < p->tiles; ++tile) {
         const mha_i64 key = tile * KT;
-        float row_bias[KT], before[KT], after[KT];
+        mha_floatv bias_vectors[NV], before[NV], after[NV];
+        float *row_bias = (float *)bias_vectors;
         const uint bits =
             mha_visible_bits(p, line->range, key, line->masks, mask, bias, row_bias);
         *seen |= bits;
@@ -68,15 +69,15 @@ MHA_INLINE float mha_mask_line(const struct mha_params *p, const struct mha_line
             if (p->softcap > 0.0f) {
                 s = p->softcap * mha_tanh_v(s / p->softcap);
             }
-            mha_vstore(p->scores == MHA_SCORES_RAW ? raw : s, 0, before + n * VEC);
-            s = mha_mask_scores(p, s, bits >> (n * VEC), row_bias + n * VEC, line->terms,
-                                key + n * VEC);
+            before[n] = p->scores == MHA_SCORES_RAW ? raw : s;
+            s = mha_bias_scores(p, s, row_bias + n * VEC, line->terms, key + n * VEC);
+            s = mha_hide_scores(s, bits >> (n * VEC));
             peak = mha_larger_v(s, peak);
             MHA_STOREV(s, row + key + n * VEC);
-            mha_vstore(s, 0, after + n * VEC);
+            after[n] = s;
         }
         if (p->scores != MHA_SCORES_NONE && p->scores != MHA_SCORES_SOFTMAX) {
-            mha_copy_out(p, every_key ? before : after, line->number, key,
+            mha_copy_out(p, (const float *)(every_key ? before : after), line->number, key,
                          scores_out + p->scores_offset);
         }
     }
@@ -119,10 +120,11 @@ __kernel void softmax(const struct mha_params p, __global const uchar *mask,
     }
 
     for (mha_i64 tile = 0; tile < p.tiles; ++tile) {
-        float w[KT];
+        mha_floatv w_vectors[NV];
+        float *w = (float *)w_vectors;
         for (int n = 0; n < NV; ++n) {
             const mha_floatv e = MHA_LOADV(row + tile * KT + n * VEC);
-            mha_vstore(seen != 0 ? e / l : (mha_floatv)(0.0f), 0, w + n * VEC);
+            w_vectors[n] = seen != 0 ? e / l : (mha_floatv)(0.0f);
         }
         if (seen != 0 && !(l > 0.0f)) {
             /* e / l is NaN everywhere, but what the row does not see still weighs 0. */
@@ -143,7 +145,7 @@ __kernel void softmax(const struct mha_params p, __global const uchar *mask,
             mha_copy_out(&p, w, number, tile * KT, weights + p.weights_offset);
         }
         for (int n = 0; n < NV; ++n) {
-            MHA_STOREV(mha_vload(0, w + n * VEC), row + tile * KT + n * VEC);
+            MHA_STOREV(w_vectors[n], row + tile * KT + n * VEC);
         }
     }
     if (p.has_lse) {

@@ -23,7 +23,8 @@ __kernel MHA_WIDE void weighted_sum(const struct mha_params p, __global const uc
     const mha_i64 length = mha_key_length(&p, key_lengths, b);
     const mha_i64 head = (b * p.HKV + h / (p.H / p.HKV)) * p.tiles;
 
-    float w[MQ * KB];
+    mha_floatv w_vectors[MQ * KB / VEC];
+    float *w = (float *)w_vectors;
     mha_floatv o[MQ * DVV];
     uint bits[TB * MQ];
     uint shown[TB];
@@ -49,8 +50,8 @@ __kernel MHA_WIDE void weighted_sum(const struct mha_params p, __global const uc
                 bits[t * MQ + r] = seen;
                 shown[t] |= seen;
                 for (int n = 0; n < NV; ++n) {
-                    mha_vstore(seen != 0 ? MHA_LOADV(from + n * VEC) : (mha_floatv)(0.0f), 0,
-                               w + r * KB + t * KT + n * VEC);
+                    MHA_PRIVATEV(w + r * KB + t * KT + n * VEC) =
+                        seen != 0 ? MHA_LOADV(from + n * VEC) : (mha_floatv)(0.0f);
                 }
             }
         }
@@ -59,11 +60,7 @@ __kernel MHA_WIDE void weighted_sum(const struct mha_params p, __global const uc
             (__global const int *)(workspace + p.value_special) + head + tile, tiles, shown, bits,
             o);
     }
-    const float *values = (const float *)o;
     for (int r = 0; r < MQ && row + r < p.NQ; ++r) {
-        const mha_i64 at = mha_row(p.output, b, h, row + r);
-        for (int d = 0; d < DV; ++d) {
-            mha_store(output, p.output_type, at + d, values[r * DVP + d]);
-        }
+        mha_store_row(output, p.output_type, mha_row(p.output, b, h, row + r), o + r * DVV, 1.0f);
     }
 }

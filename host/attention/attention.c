@@ -54,6 +54,7 @@ static struct mha_params params_of(const struct mha_problem *p, const struct mha
     k.weights = d->weights;
     k.scores = d->scores;
     k.scale = p->scale;
+    k.scale_log2 = (float)((double)p->scale * 1.4426950408889634);
     k.softcap = d->softcap;
     k.dropout_threshold = p->dropout_threshold;
     k.dropout_scale = (float)(1.0 / (1.0 - (double)d->dropout));

@@ -13,6 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "report.h"
+
 /* ---- what is measured ---------------------------------------------------------------------- */
 
 enum { MHA_BENCH_SHAPES_MAX = 128 };
@@ -35,7 +37,8 @@ struct mha_bench_options {
 };
 
 /* False: exit with *code, after --help or a reported mistake. */
-bool mha_bench_options_parse(struct mha_bench_options *options, int argc, char **argv, int *code);
+bool mha_bench_options_parse(struct mha_bench_options *options, int argc, char **argv,
+                             enum mha_exit *code);
 
 /* The shapes that are measured where none is named; *count of them. */
 const struct mha_bench_shape *mha_bench_default_shapes(size_t *count);
@@ -129,7 +132,8 @@ struct mha_bench_case {
     struct mha_bench_samples samples;
 };
 
-/* Makes the plan. The buffers that it needs are made by mha_bench_cases_reserve. */
+/* Makes the plan of a case that is zero but for its start times. The buffers that its runs need
+ * are made by mha_bench_cases_reserve. */
 bool mha_bench_case_open(struct mha_bench_case *one, struct mha_bench_device *device,
                          const struct mha_bench_shape *shape);
 bool mha_bench_cases_reserve(struct mha_bench_case *cases, size_t count,
@@ -153,8 +157,8 @@ bool mha_bench_start_measure(const struct mha_bench_shape *shape, const char *se
 void mha_bench_progress(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Prints everything; returns the exit code. */
-int mha_bench_report(const struct mha_bench_options *options,
-                     const struct mha_bench_device *device, const struct mha_bench_peaks *peaks,
-                     struct mha_bench_case *cases);
+enum mha_exit mha_bench_report(const struct mha_bench_options *options,
+                               const struct mha_bench_device *device,
+                               const struct mha_bench_peaks *peaks, struct mha_bench_case *cases);
 
 #endif

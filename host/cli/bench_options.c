@@ -202,7 +202,8 @@ static enum mha_options_result parse(struct mha_bench_options *options, struct r
     return mha_options_parse(&line, argc, argv, &operand_count);
 }
 
-bool mha_bench_options_parse(struct mha_bench_options *options, int argc, char **argv, int *code)
+bool mha_bench_options_parse(struct mha_bench_options *options, int argc, char **argv,
+                             enum mha_exit *code)
 {
     struct raw_options raw = {0};
 

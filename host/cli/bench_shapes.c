@@ -90,15 +90,16 @@ static void visible_keys(const gpu_mha_desc *desc, int64_t length, int64_t i, in
 {
     int64_t offset = desc->offset_kind == GPU_MHA_BOTTOM_RIGHT ? length - desc->NQ : 0;
     int64_t position = i + offset;
+    int64_t furthest = desc->NK + desc->NQ; /* no two positions lie further apart */
 
     *first = 0;
     *end = length;
     if (desc->causal)
         *end = least(*end, position + 1);
     if (desc->has_window && desc->window_right >= 0)
-        *end = least(*end, position + desc->window_right + 1);
+        *end = least(*end, position + least(desc->window_right, furthest) + 1);
     if (desc->has_window && desc->window_left >= 0)
-        *first = most(*first, position - desc->window_left);
+        *first = most(*first, position - least(desc->window_left, furthest));
     *end = most(*end, *first);
 }
 

@@ -42,16 +42,26 @@ static int mha_failed(const char *what, gpu_mha_status status)
     return status != GPU_MHA_OK;
 }
 
+/* The first device of the first platform that has one: an installed driver may find none. */
+static int find_device(cl_device_id *device)
+{
+    cl_platform_id platforms[16];
+    cl_uint count = 0;
+    cl_int code = clGetPlatformIDs(16, platforms, &count);
+    if (cl_failed("clGetPlatformIDs", code))
+        return 1;
+    code = CL_DEVICE_NOT_FOUND;
+    for (cl_uint p = 0; p < count && p < 16 && code == CL_DEVICE_NOT_FOUND; p++)
+        code = clGetDeviceIDs(platforms[p], CL_DEVICE_TYPE_ALL, 1, device, NULL);
+    return cl_failed("clGetDeviceIDs", code);
+}
+
 /* What an OpenCL program has already: a device, a context, a queue. */
 static int open_device(struct objects *o)
 {
-    cl_platform_id platform;
     cl_command_queue_properties properties;
-    cl_int code = clGetPlatformIDs(1, &platform, NULL);
-    if (cl_failed("clGetPlatformIDs", code))
-        return 1;
-    code = clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &o->device, NULL);
-    if (cl_failed("clGetDeviceIDs", code))
+    cl_int code;
+    if (find_device(&o->device))
         return 1;
     o->cl = clCreateContext(NULL, 1, &o->device, NULL, NULL, &code);
     if (cl_failed("clCreateContext", code))

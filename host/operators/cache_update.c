@@ -150,7 +150,8 @@ gpu_mha_status gpu_mha_cache_update(gpu_mha_context *context, const gpu_mha_cach
     MHA_RETURN_IF(rows == NULL, GPU_MHA_HOST_MEMORY, "no memory for the rows of the update: %zu bytes",
                   bytes);
     const gpu_mha_status status = convert_rows(context, &op, &cache, given.update, rows);
-    if (status == GPU_MHA_OK) {
+    /* Without rows the arrays may be absent. */
+    if (status == GPU_MHA_OK && op.items > 0) {
         write_rows(p, &cache, given.indices, rows, given.cache);
     }
     free(rows);

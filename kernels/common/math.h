@@ -24,6 +24,12 @@ typedef MHA_CAT(uint, VEC) mha_uintv;
 #define mha_as_floatv MHA_CAT(as_float, VEC)
 #define mha_vload MHA_CAT(vload, VEC)
 #define mha_vstore MHA_CAT(vstore, VEC)
+#define mha_vstore_half MHA_CAT(MHA_CAT(vstore_half, VEC), _rte)
+#define mha_convert_ushortv MHA_CAT(convert_ushort, VEC)
+
+/* Whole vectors in private arrays that are declared as vectors, and so are aligned for them. */
+#define MHA_PRIVATEV(pointer) (*(mha_floatv *)(pointer))
+#define MHA_PRIVATEV_CONST(pointer) (*(const mha_floatv *)(pointer))
 
 /* Without a fused multiply-add the two roundings stay within the bounds of the header. */
 #if MHA_HAS_FMA
@@ -42,40 +48,93 @@ typedef mha_floatv mha_floatv_unaligned __attribute__((aligned(4)));
 #define MHA_STOREV(value, pointer) mha_vstore(value, 0, pointer)
 #endif
 
+/* mha_bf16_from_float on a vector. */
+MHA_INLINE MHA_CAT(ushort, VEC) mha_bf16_from_float_v(mha_floatv x)
+{
+    const mha_uintv bits = mha_as_uintv(x);
+    const mha_uintv rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
+    return mha_convert_ushortv(select(rounded, bits | 0x400000u, isnan(x)) >> 16);
+}
+
 /*
- * e^x for x <= 0: x = n ln2 + r with |r| <= ln2 / 2, e^r by its series (Cody and Waite 1980 for the
- * reduction), 2^n through the exponent bits. Adding 1.5 * 2^23 rounds to an integer, whose value is
- * then in the low bits. Below -87.3, where 2^n leaves the normal range, the result is 0.
+ * 2^x for x <= 0: x = n + f with n an integer and |f| <= 1/2. Adding ROUNDER, 1.5 * 2^23 + 127, rounds
+ * x to n and leaves n + 127 in the low bits, which shifted up are the exponent of 2^n. 2^f is a
+ * polynomial fitted to a relative error of 2^-25, exact at 0. Below -126 the result is 0.
+ *
+ * e^x = 2^(x log2 e), with the product kept in two parts (Cody and Waite 1980) so that it loses
+ * nothing for x far from 0.
  */
-#define MHA_EXP_LOWEST (-87.3f)
-#define MHA_ROUNDER 12582912.0f
-#define MHA_EXP_BODY(as_int_type, as_float_type)                                                   \
-    t = MHA_FMA(clamped, 1.44269504f, MHA_ROUNDER);                                                \
-    n = t - MHA_ROUNDER;                                                                           \
-    r = MHA_FMA(n, -0.693359375f, clamped);                                                        \
-    r = MHA_FMA(n, 2.12194440e-4f, r);                                                             \
-    e = MHA_FMA(r, 1.0f / 5040.0f, 1.0f / 720.0f);                                                 \
-    e = MHA_FMA(r, e, 1.0f / 120.0f);                                                              \
-    e = MHA_FMA(r, e, 1.0f / 24.0f);                                                               \
-    e = MHA_FMA(r, e, 1.0f / 6.0f);                                                                \
-    e = MHA_FMA(r, e, 0.5f);                                                                       \
-    e = MHA_FMA(r * r, e, r) + 1.0f;                                                               \
-    e = e * as_float_type((as_int_type(t) << 23) + 0x3f800000);
+#define MHA_ROUNDER 12583039.0f
+#define MHA_LOWEST (-127.0f)
+#define MHA_LOG2_E 1.44269502f
+#define MHA_LOG2_E_REST 1.92596303e-8f
+#define MHA_LN_2 0.693147182f
+#define MHA_LN_2_REST (-1.90465421e-9f)
+
+#define MHA_EXP2_POLYNOMIAL(type, f, p)                                                            \
+    p = MHA_FMA(f, (type)(0.00015353285f), (type)(0.0013398876f));                                 \
+    p = MHA_FMA(f, p, (type)(0.009618438f));                                                       \
+    p = MHA_FMA(f, p, (type)(0.055503324f));                                                       \
+    p = MHA_FMA(f, p, (type)(0.24022648f));                                                        \
+    p = MHA_FMA(f, p, (type)(0.6931472f));                                                         \
+    p = MHA_FMA(f, p, (type)(1.0f));
+
+/* Keeps NaN: every comparison with it is false. */
+MHA_INLINE mha_floatv mha_not_below_v(mha_floatv x, float lowest)
+{
+    return select(x, (mha_floatv)(lowest), x < lowest);
+}
+
+MHA_INLINE mha_floatv mha_exp2_v(mha_floatv x)
+{
+    const mha_floatv y = mha_not_below_v(x, MHA_LOWEST);
+    const mha_floatv t = y + MHA_ROUNDER;
+    const mha_floatv f = y - (t - MHA_ROUNDER);
+    mha_floatv p;
+    MHA_EXP2_POLYNOMIAL(mha_floatv, f, p)
+    return p * mha_as_floatv(mha_as_intv(t) << 23);
+}
+
+MHA_INLINE float mha_exp2(float x)
+{
+    const float y = x < MHA_LOWEST ? MHA_LOWEST : x;
+    const float t = y + MHA_ROUNDER;
+    const float f = y - (t - MHA_ROUNDER);
+    float p;
+    MHA_EXP2_POLYNOMIAL(float, f, p)
+    return p * as_float(as_int(t) << 23);
+}
+
+/* f = y log2 e - n. Without a fused multiply-add, 355 / 512 is the part of ln 2 that is exact. */
+#if MHA_HAS_FMA
+#define MHA_EXP_REDUCE(type, y, n, f)                                                              \
+    f = MHA_FMA(y, (type)(MHA_LOG2_E), -n);                                                        \
+    f = MHA_FMA(y, (type)(MHA_LOG2_E_REST), f);
+#else
+#define MHA_EXP_REDUCE(type, y, n, f)                                                              \
+    f = (y - n * 0.693359375f + n * 2.12194440e-4f) * MHA_LOG2_E;
+#endif
 
 MHA_INLINE mha_floatv mha_exp_v(mha_floatv x)
 {
-    mha_floatv t, n, r, e;
-    mha_floatv clamped = select(x, (mha_floatv)(MHA_EXP_LOWEST), x < MHA_EXP_LOWEST);
-    MHA_EXP_BODY(mha_as_intv, mha_as_floatv)
-    return select(e, (mha_floatv)(0.0f), x < MHA_EXP_LOWEST);
+    const mha_floatv y = mha_not_below_v(x, MHA_LOWEST * MHA_LN_2);
+    const mha_floatv t = MHA_FMA(y, (mha_floatv)(MHA_LOG2_E), (mha_floatv)(MHA_ROUNDER));
+    const mha_floatv n = t - MHA_ROUNDER;
+    mha_floatv f, p;
+    MHA_EXP_REDUCE(mha_floatv, y, n, f)
+    MHA_EXP2_POLYNOMIAL(mha_floatv, f, p)
+    return p * mha_as_floatv(mha_as_intv(t) << 23);
 }
 
 MHA_INLINE float mha_exp(float x)
 {
-    float t, n, r, e;
-    float clamped = x < MHA_EXP_LOWEST ? MHA_EXP_LOWEST : x;
-    MHA_EXP_BODY(as_int, as_float)
-    return x < MHA_EXP_LOWEST ? 0.0f : e;
+    const float y = x < MHA_LOWEST * MHA_LN_2 ? MHA_LOWEST * MHA_LN_2 : x;
+    const float t = MHA_FMA(y, MHA_LOG2_E, MHA_ROUNDER);
+    const float n = t - MHA_ROUNDER;
+    float f, p;
+    MHA_EXP_REDUCE(float, y, n, f)
+    MHA_EXP2_POLYNOMIAL(float, f, p)
+    return p * as_float(as_int(t) << 23);
 }
 
 /*

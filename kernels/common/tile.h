@@ -101,17 +101,23 @@ MHA_INLINE mha_floatv mha_cap_scores(const struct mha_params *p, mha_floatv prod
     return s;
 }
 
-/* Step 3 and 4: bias, ALiBi, and -inf where hidden, for the keys from `key` on. */
-MHA_INLINE mha_floatv mha_mask_scores(const struct mha_params *p, mha_floatv s, uint bits,
-                                      const float *bias, struct mha_row_terms terms, mha_i64 key)
+/* Step 3: bias and ALiBi, for the keys from `key` on. */
+MHA_INLINE mha_floatv mha_bias_scores(const struct mha_params *p, mha_floatv s, const float *bias,
+                                      struct mha_row_terms terms, mha_i64 key)
 {
     if (p->bias_type != 0) {
-        s += mha_vload(0, bias);
+        s += MHA_PRIVATEV_CONST(bias);
     }
     if (p->has_alibi) {
         mha_floatv distance = (float)(terms.position - key) - convert_floatv(MHA_LANES);
         s -= terms.slope * fabs(distance);
     }
+    return s;
+}
+
+/* Step 4: -inf where the bit of a lane is 0. */
+MHA_INLINE mha_floatv mha_hide_scores(mha_floatv s, uint bits)
+{
     mha_uintv shown = ((mha_uintv)(bits) >> MHA_LANES) & 1u;
     return select((mha_floatv)(-INFINITY), s, shown != 0u);
 }
@@ -218,6 +224,26 @@ MHA_INLINE void mha_value_block(const float *w, __global const float *v,
             mha_value_run(w + t * KT, v + t * KT * DVP, run * KT, o);
         }
         t += run > 0 ? run : 1;
+    }
+}
+
+/* One output row, divided; `at` is its first element. */
+MHA_INLINE MHA_WIDE void mha_store_row(__global void *data, mha_i32 type, mha_i64 at,
+                                       const mha_floatv *o, float divisor)
+{
+    for (int c = 0; c < DV / VEC; ++c) {
+        const mha_floatv x = o[c] / divisor;
+        if (type == MHA_TYPE_F32) {
+            MHA_STOREV(x, (__global float *)data + at + c * VEC);
+        } else if (type == MHA_TYPE_F16) {
+            mha_vstore_half(x, 0, (__global half *)data + at + c * VEC);
+        } else {
+            mha_vstore(mha_bf16_from_float_v(x), 0, (__global ushort *)data + at + c * VEC);
+        }
+    }
+    const float *rest = (const float *)o;
+    for (int d = DV / VEC * VEC; d < DV; ++d) {
+        mha_store(data, type, at + d, rest[d] / divisor);
     }
 }
 

@@ -35,7 +35,7 @@ for file in "$kernels"/*.cl; do
                 # shellcheck disable=SC2086
                 set -- $tile $heads
                 compile "$file" -D MQ="$1" -D VEC="$2" -D NV="$3" -D TB="$4" -D DK="$5" \
-                    -D DV="$6" -D MHA_HAS_FMA="$fma" || exit 1
+                    -D DV="$6" -D MHA_HAS_FMA="$fma" -D A_STRIDE=7 || exit 1
                 compiled=$((compiled + 1))
             done
         done
