@@ -6,7 +6,7 @@
  * keeps the largest score so far m, the sum l of exp(s - m), and the output o = sum exp(s - m) v.
  * When a block raises m, what was summed before is worth exp(m_old - m_new) of itself: l and o are
  * scaled once, and the block is added. At the end o / l is the output and m + ln l the LSE.
- * Scores are kept in units of ln 2, so that each exponential is a power of two.
+ * Each exponential is a power of two: see mha_unit.
  *
  * Key tiles outside every row's range are never visited; tiles that a mask hides from all rows are
  * skipped before their scores are computed.
@@ -29,6 +29,21 @@ struct mha_rows {
     uint seen[MQ]; /* not 0 once a visible key was met */
 };
 
+/*
+ * Plain scores are products alone: they are kept times log2 e, which costs nothing, as powers of 2
+ * want them. Others are kept as they are, since a bias or sink may be the lowest float.
+ */
+MHA_INLINE int mha_is_plain(const struct mha_params *p)
+{
+    return p->softcap <= 0.0f && p->bias_type == 0 && !p->has_alibi && !p->has_sinks;
+}
+
+/* 2^(unit * x) = e^score. */
+MHA_INLINE float mha_unit(const struct mha_params *p)
+{
+    return mha_is_plain(p) ? 1.0f : MHA_LOG2_E;
+}
+
 /* Rows [row, row + MQ) of head (b, h); those beyond NQ see nothing. */
 MHA_INLINE void mha_rows_begin(const struct mha_params *p, struct mha_rows *rows,
                                __global const void *key_lengths, __global const float *slopes,
@@ -36,7 +51,7 @@ MHA_INLINE void mha_rows_begin(const struct mha_params *p, struct mha_rows *rows
                                int with_sink)
 {
     const mha_i64 length = mha_key_length(p, key_lengths, b);
-    const float sink = with_sink ? sinks[p->sinks_offset + h] * MHA_LOG2_E : -INFINITY;
+    const float sink = with_sink ? sinks[p->sinks_offset + h] : -INFINITY;
     for (int r = 0; r < MQ; ++r) {
         rows->range[r] = mha_row_range(p, length, row + r);
         if (row + r >= p->NQ) {
@@ -71,7 +86,7 @@ MHA_INLINE struct mha_range mha_tile_range(const struct mha_params *p, const str
 }
 
 /*
- * Scores of one tile, times log2 e, to w[r * KB + c], -inf where hidden; `peak` follows the largest of each row.
+ * Scores of one tile to w[r * KB + c], -inf where hidden; `peak` follows the largest of each row.
  * bits[r] are the keys row r sees. Returns their union; with 0 nothing was computed.
  */
 MHA_INLINE MHA_WIDE uint mha_block_scores(const struct mha_params *p, struct mha_rows *rows,
@@ -91,7 +106,7 @@ MHA_INLINE MHA_WIDE uint mha_block_scores(const struct mha_params *p, struct mha
     if (shown == 0) {
         return 0;
     }
-    const int plain = p->softcap <= 0.0f && p->bias_type == 0 && !p->has_alibi;
+    const int plain = mha_is_plain(p);
     mha_floatv s[MQ * NV];
     mha_score_tile(q, k, s);
     for (int r = 0; r < MQ; ++r) {
@@ -103,7 +118,6 @@ MHA_INLINE MHA_WIDE uint mha_block_scores(const struct mha_params *p, struct mha
                 x = mha_cap_scores(p, x);
                 x = mha_bias_scores(p, x, row_bias + r * KT + n * VEC, rows->terms[r],
                                     key + n * VEC);
-                x *= MHA_LOG2_E;
             }
             if (bits[r] != MHA_ALL_BITS) {
                 x = mha_hide_scores(x, bits[r] >> (n * VEC));
@@ -119,14 +133,15 @@ MHA_INLINE MHA_WIDE uint mha_block_scores(const struct mha_params *p, struct mha
  * One row's scores of a block to weights relative to the row's largest score, which the block may
  * raise: then what was summed so far is scaled down.
  */
-MHA_INLINE MHA_WIDE void mha_block_softmax(struct mha_rows *rows, int r, mha_floatv peak,
-                                           int tiles, const uint *shown, float *w, mha_floatv *o)
+MHA_INLINE MHA_WIDE void mha_block_softmax(struct mha_rows *rows, int r, float unit,
+                                           mha_floatv peak, int tiles, const uint *shown, float *w,
+                                           mha_floatv *o)
 {
     const float m = mha_larger(mha_max_across(peak), rows->m[r]);
     /* Visible scores that are all -inf must give exp(-inf) = 0, not exp(-inf + inf). */
     const float base = m == -INFINITY ? 0.0f : m;
     if (m > rows->m[r]) {
-        const float scale = mha_exp2(rows->m[r] - base);
+        const float scale = mha_exp2((rows->m[r] - base) * unit);
         rows->l[r] *= scale;
         for (int c = 0; c < DVV; ++c) {
             o[r * DVV + c] *= scale;
@@ -138,7 +153,7 @@ MHA_INLINE MHA_WIDE void mha_block_softmax(struct mha_rows *rows, int r, mha_flo
         if (shown[t] != 0) {
             for (int n = 0; n < NV; ++n) {
                 float *to = w + r * KB + t * KT + n * VEC;
-                const mha_floatv e = mha_exp2_v(MHA_PRIVATEV(to) - base);
+                const mha_floatv e = mha_exp2_v((MHA_PRIVATEV(to) - base) * unit);
                 sum += e;
                 MHA_PRIVATEV(to) = e;
             }
@@ -147,11 +162,14 @@ MHA_INLINE MHA_WIDE void mha_block_softmax(struct mha_rows *rows, int r, mha_flo
     rows->l[r] += mha_sum_across(sum);
 }
 
-/* ln of l * 2^m, with ln 2 in two parts: m may be large. */
-MHA_INLINE float mha_natural_lse(float m, float l)
+/* m as a natural logarithm, plus ln l; ln 2 is in two parts, since m may be large. */
+MHA_INLINE float mha_natural_lse(const struct mha_params *p, float m, float l)
 {
     if (m == -INFINITY) {
-        return -INFINITY;
+        return log(l); /* of 0; or of NaN, where a visible score is NaN */
+    }
+    if (!mha_is_plain(p)) {
+        return m + log(l);
     }
     return MHA_FMA(m, MHA_LN_2, MHA_FMA(m, MHA_LN_2_REST, log(l)));
 }
@@ -165,7 +183,7 @@ MHA_INLINE MHA_WIDE void mha_rows_end(const struct mha_params *p, const struct m
     const int count = p->NQ - row < MQ ? (int)(p->NQ - row) : MQ;
     for (int r = 0; r < count; ++r) {
         const mha_i64 line = (b * p->H + h) * p->NQ + row + r;
-        const float row_lse = mha_natural_lse(rows->m[r], rows->l[r]);
+        const float row_lse = mha_natural_lse(p, rows->m[r], rows->l[r]);
         const float divisor = rows->seen[r] ? rows->l[r] : 1.0f;
         if (p->splits > 1) {
             const mha_i64 part = line * p->splits + split;
@@ -232,7 +250,7 @@ __kernel MHA_WIDE void fused(const struct mha_params p, __global const void *que
             continue;
         }
         for (int r = 0; r < MQ; ++r) {
-            mha_block_softmax(&rows, r, peak[r], tiles, shown, w, o);
+            mha_block_softmax(&rows, r, mha_unit(&p), peak[r], tiles, shown, w, o);
         }
         if (p.dropout_threshold != 0) {
             for (int x = 0; x < MQ * tiles; ++x) {

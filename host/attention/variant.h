@@ -3,12 +3,7 @@
 #define MHA_ATTENTION_VARIANT_H
 
 #include "attention/problem.h"
-#include "cl/device.h"
-
-/* The register tile of kernels/common/tile.h. */
-struct mha_tile {
-    int MQ, VEC, NV, TB;
-};
+#include "cl/tile.h"
 
 struct mha_variant {
     gpu_mha_method method; /* FUSED or STAGED */
@@ -17,13 +12,9 @@ struct mha_variant {
     int DVP; /* DV rounded up to whole vectors */
     int64_t tiles;
     int64_t splits;
-    size_t local;
 };
 
-/*
- * Chooses from the problem, the device and the tuning table. The environment variable GPU_MHA_TILE,
- * "MQ,VEC,NV,TB", replaces the table's tile. GPU_MHA_UNSUPPORTED if nothing fits.
- */
+/* Chooses from the problem and the device. GPU_MHA_UNSUPPORTED if nothing fits. */
 gpu_mha_status mha_variant_choose(const struct mha_problem *problem,
                                   const struct mha_device *device, struct mha_variant *variant);
 

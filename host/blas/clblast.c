@@ -157,7 +157,7 @@ static gpu_mha_status launch_rows(const struct mha_gemm *gemm, int64_t rows,
     return status;
 }
 
-static gpu_mha_status launch(const struct mha_gemm *gemm, struct mha_chain *chain, gpu_mha_buffer a,
+static gpu_mha_status launch(struct mha_gemm *gemm, struct mha_chain *chain, gpu_mha_buffer a,
                              gpu_mha_buffer w, gpu_mha_buffer c, gpu_mha_buffer scratch)
 {
     const struct mha_gemm_shape *s = &gemm->shape;

@@ -8,8 +8,23 @@ static int64_t span(int64_t rows, int64_t stride, int64_t columns)
     return rows == 0 ? 0 : mha_size_add(mha_size_mul(rows - 1, stride), columns);
 }
 
+/*
+ * CLBlast is written for GPUs; on a CPU device (PoCL) its untuned kernels reach a few per cent of
+ * what the register tile does.
+ */
+const struct mha_gemm_kind *mha_gemm_kind_for(const struct mha_device *device)
+{
+    return device->type & CL_DEVICE_TYPE_CPU ? &mha_gemm_tile : &mha_gemm_clblast;
+}
+
 gpu_mha_status mha_gemm_prepare(gpu_mha_context *context, const struct mha_gemm_shape *shape,
                                 struct mha_gemm *gemm)
+{
+    return mha_gemm_prepare_with(mha_gemm_kind_for(&context->device), context, shape, gemm);
+}
+
+gpu_mha_status mha_gemm_prepare_with(const struct mha_gemm_kind *kind, gpu_mha_context *context,
+                                     const struct mha_gemm_shape *shape, struct mha_gemm *gemm)
 {
     const struct mha_gemm_shape *s = shape;
     *gemm = (struct mha_gemm){.shape = *s, .align_bytes = context->device.base_align_bytes};
@@ -24,9 +39,13 @@ gpu_mha_status mha_gemm_prepare(gpu_mha_context *context, const struct mha_gemm_
                   "a product of (%" PRId64 ", %" PRId64 ") and (%" PRId64 ", %" PRId64
                   ") is more than this machine can address",
                   s->M, s->K, s->K, s->N);
-    gemm->kind = &mha_gemm_clblast;
+    gemm->kind = kind;
     gemm->rows = s->M;
-    return gemm->kind->prepare(context, gemm);
+    const gpu_mha_status status = kind->prepare(context, gemm);
+    if (status != GPU_MHA_OK) {
+        mha_gemm_destroy(gemm);
+    }
+    return status;
 }
 
 gpu_mha_status mha_gemm_warm(gpu_mha_context *context, const struct mha_gemm *gemm)
@@ -34,9 +53,17 @@ gpu_mha_status mha_gemm_warm(gpu_mha_context *context, const struct mha_gemm *ge
     return gemm->kind == NULL ? GPU_MHA_OK : gemm->kind->warm(context);
 }
 
-gpu_mha_status mha_gemm_launch(const struct mha_gemm *gemm, struct mha_chain *chain,
+gpu_mha_status mha_gemm_launch(struct mha_gemm *gemm, struct mha_chain *chain,
                                gpu_mha_buffer a, gpu_mha_buffer w, gpu_mha_buffer c,
                                gpu_mha_buffer scratch)
 {
     return gemm->kind == NULL ? GPU_MHA_OK : gemm->kind->launch(gemm, chain, a, w, c, scratch);
+}
+
+void mha_gemm_destroy(struct mha_gemm *gemm)
+{
+    if (gemm != NULL) {
+        mha_kernel_destroy(&gemm->pack);
+        mha_kernel_destroy(&gemm->product);
+    }
 }

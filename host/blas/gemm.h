@@ -21,7 +21,7 @@ struct mha_gemm_kind {
     const char *name; /* for the plan's text */
     gpu_mha_status (*prepare)(gpu_mha_context *context, struct mha_gemm *gemm);
     gpu_mha_status (*warm)(gpu_mha_context *context);
-    gpu_mha_status (*launch)(const struct mha_gemm *gemm, struct mha_chain *chain, gpu_mha_buffer a,
+    gpu_mha_status (*launch)(struct mha_gemm *gemm, struct mha_chain *chain, gpu_mha_buffer a,
                              gpu_mha_buffer w, gpu_mha_buffer c, gpu_mha_buffer scratch);
 };
 
@@ -31,11 +31,24 @@ struct mha_gemm {
     int64_t rows;         /* of A and C in one launch; what does not fit its counters is split */
     size_t align_bytes;   /* of the device: where a sub-buffer may begin */
     size_t scratch_bytes; /* that a launch needs */
+
+    /* Of the tile implementation. */
+    int64_t column_tiles, product_tiles; /* work-items of the two kernels */
+    struct mha_kernel pack, product;
 };
 
 /* M and N may be 0, K is at least 1. GPU_MHA_UNSUPPORTED: too large for every implementation. */
 gpu_mha_status mha_gemm_prepare(gpu_mha_context *context, const struct mha_gemm_shape *shape,
                                 struct mha_gemm *gemm);
+
+/* The same with one certain implementation. */
+gpu_mha_status mha_gemm_prepare_with(const struct mha_gemm_kind *kind, gpu_mha_context *context,
+                                     const struct mha_gemm_shape *shape, struct mha_gemm *gemm);
+
+/* The implementation that mha_gemm_prepare takes on a device. */
+const struct mha_gemm_kind *mha_gemm_kind_for(const struct mha_device *device);
+
+void mha_gemm_destroy(struct mha_gemm *gemm); /* NULL-safe, also for a zeroed struct */
 
 /*
  * Compiles what mha_gemm_launch would otherwise compile on its first use, which may take seconds.
@@ -48,11 +61,12 @@ gpu_mha_status mha_gemm_warm(gpu_mha_context *context, const struct mha_gemm *ge
  * multiple of align_bytes. C and scratch overlap nothing. On an out-of-order queue a barrier may
  * be put in front. A NaN or an infinity in a row of A reaches that row of C alone.
  */
-gpu_mha_status mha_gemm_launch(const struct mha_gemm *gemm, struct mha_chain *chain,
+gpu_mha_status mha_gemm_launch(struct mha_gemm *gemm, struct mha_chain *chain,
                                gpu_mha_buffer a, gpu_mha_buffer w, gpu_mha_buffer c,
                                gpu_mha_buffer scratch);
 
 /* The implementations. */
 extern const struct mha_gemm_kind mha_gemm_clblast;
+extern const struct mha_gemm_kind mha_gemm_tile;
 
 #endif

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,8 +87,9 @@ int mha_cache_dir_open(const char *path)
     struct stat facts;
     if (fstat(dir, &facts) != 0 || facts.st_uid != geteuid() ||
         (facts.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
-        mha_log(MHA_LOG_DEBUG, "open the cache %s: it must be the user's, writable to no one else",
-                path);
+        static atomic_flag told = ATOMIC_FLAG_INIT;
+        mha_log(atomic_flag_test_and_set(&told) ? MHA_LOG_DEBUG : MHA_LOG_WARN,
+                "keep no programs in %s: it must be the user's and writable to no one else", path);
         close(dir);
         return -1;
     }

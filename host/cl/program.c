@@ -1,5 +1,5 @@
 /*
- * The cache of built programs.
+ * The cache of built programs, in memory and before that on disk.
  *
  * The lock guards the list and the states, never a compilation: different programs build at the
  * same time, and who asks for a program that another thread is building waits for that build.
@@ -11,8 +11,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "cl/build.h"
+#include "cl/disk_cache.h"
 #include "cl/expand.h"
-#include "core/log.h"
 
 enum program_state {
     PROGRAM_ABSENT, /* new, or its build failed: the next caller builds it */
@@ -25,7 +26,8 @@ struct program {
     char *file;
     char *options; /* complete, as the compiler gets them */
     enum program_state state;
-    cl_program cl; /* when READY */
+    cl_program cl;  /* when READY */
+    int is_unsaved; /* its binary is to be kept on disk, later */
 };
 
 struct mha_program_cache {
@@ -33,10 +35,53 @@ struct mha_program_cache {
     cl_device_id device;
     int has_fma;
     const struct mha_cl_source *sources;
+    char *disk_path;               /* of the disk cache; NULL: none */
+    int saves_late;                /* see save_late() */
+    struct mha_strbuf driver_text; /* what a binary depends on beside source and options */
     struct program *programs;
     pthread_mutex_t lock;
     pthread_cond_t state_changed;
 };
+
+/*
+ * Most drivers have the binary at hand once a program is built. PoCL compiles all kernels for it,
+ * for work-groups of any size, which takes longer than all the rest and serves no launch. Asked
+ * after the launches it at least adds what these made it compile, so that the next process
+ * compiles nothing.
+ */
+static const char late_platform[] = "Portable Computing Language";
+
+/* Closing a context may take about so long for it; programs beyond that are kept another time. */
+static const double late_seconds_max = 2;
+
+enum { DRIVER_TEXT_SIZE = 1024 };
+
+static int append_device_text(struct mha_strbuf *text, cl_device_id device, cl_device_info query)
+{
+    char value[DRIVER_TEXT_SIZE];
+    if (mha_device_text(device, query, value, sizeof value) != CL_SUCCESS)
+        return 0;
+    mha_strbuf_printf(text, "%s\n", value);
+    return 1;
+}
+
+/* Without an exact name for the driver nothing is kept on disk. */
+static void open_disk(struct mha_program_cache *cache, const struct mha_device *device)
+{
+    static const cl_device_info queries[] = {CL_DEVICE_NAME, CL_DEVICE_VENDOR, CL_DEVICE_VERSION,
+                                             CL_DRIVER_VERSION};
+    char platform[DRIVER_TEXT_SIZE], version[DRIVER_TEXT_SIZE];
+    int known = mha_platform_text(device->platform, CL_PLATFORM_NAME, platform, sizeof platform) ==
+                    CL_SUCCESS &&
+                mha_platform_text(device->platform, CL_PLATFORM_VERSION, version, sizeof version) ==
+                    CL_SUCCESS;
+    mha_strbuf_printf(&cache->driver_text, "%s\n%s\n", platform, version);
+    for (size_t i = 0; known && i < sizeof queries / sizeof queries[0]; i++)
+        known = append_device_text(&cache->driver_text, device->id, queries[i]);
+    if (known && mha_strbuf_ok(&cache->driver_text))
+        cache->disk_path = mha_disk_cache_path();
+    cache->saves_late = strcmp(platform, late_platform) == 0;
+}
 
 gpu_mha_status mha_program_cache_create(cl_context cl, const struct mha_device *device,
                                         const struct mha_cl_source *sources,
@@ -58,6 +103,7 @@ gpu_mha_status mha_program_cache_create(cl_context cl, const struct mha_device *
         free(made);
         return mha_error_set(GPU_MHA_HOST_MEMORY, "no memory for the lock of a program cache");
     }
+    open_disk(made, device);
     *cache = made;
     return GPU_MHA_OK;
 }
@@ -73,18 +119,89 @@ static void free_program(struct program *program)
     free(program);
 }
 
-void mha_program_cache_destroy(struct mha_program_cache *cache)
+static struct mha_build build_of(const struct mha_program_cache *cache,
+                                 const struct program *program)
 {
-    if (!cache)
+    return (struct mha_build){cache->cl, cache->device, program->file, program->options};
+}
+
+/* All that a binary depends on: driver and device, options, source text. */
+static int make_key(const struct mha_program_cache *cache, const struct program *program,
+                    const struct mha_strbuf *source, struct mha_strbuf *text,
+                    struct mha_cache_key *key)
+{
+    mha_strbuf_printf(text, "%s%s\n", mha_strbuf_text(&cache->driver_text), program->options);
+    mha_strbuf_append(text, mha_strbuf_text(source), source->length);
+    *key = (struct mha_cache_key){text->text, text->length};
+    return mha_strbuf_ok(text);
+}
+
+static void save(const struct mha_program_cache *cache, cl_program program,
+                 struct mha_cache_key key)
+{
+    unsigned char *binary;
+    size_t size;
+    if (!mha_build_binary(program, &binary, &size))
         return;
-    while (cache->programs) {
-        struct program *program = cache->programs;
-        cache->programs = program->next;
-        free_program(program);
+    mha_disk_cache_save(cache->disk_path, key, binary, size);
+    free(binary);
+}
+
+/* The program of a binary on disk, NULL without one that the driver takes. */
+static cl_program load(const struct mha_program_cache *cache, const struct program *wanted,
+                       struct mha_cache_key key)
+{
+    unsigned char *binary;
+    size_t size;
+    if (!mha_disk_cache_load(cache->disk_path, key, &binary, &size))
+        return NULL;
+    const struct mha_build build = build_of(cache, wanted);
+    cl_program program = mha_build_from_binary(&build, binary, size);
+    free(binary);
+    return program;
+}
+
+/* From disk, else from source. */
+static gpu_mha_status build(const struct mha_program_cache *cache, struct program *wanted,
+                            cl_program *program)
+{
+    const struct mha_build build = build_of(cache, wanted);
+    struct mha_strbuf source = {0}, key_text = {0};
+    struct mha_cache_key key;
+    gpu_mha_status status = mha_expand_source(cache->sources, wanted->file, &source);
+    if (status != GPU_MHA_OK)
+        goto cleanup;
+    int is_kept = cache->disk_path && make_key(cache, wanted, &source, &key_text, &key);
+    *program = is_kept ? load(cache, wanted, key) : NULL;
+    if (*program)
+        goto cleanup;
+
+    status = mha_build_source(&build, mha_strbuf_text(&source), source.length, program);
+    wanted->is_unsaved = status == GPU_MHA_OK && is_kept && cache->saves_late;
+    if (status == GPU_MHA_OK && is_kept && !cache->saves_late)
+        save(cache, *program, key);
+
+cleanup:
+    mha_strbuf_free(&key_text);
+    mha_strbuf_free(&source);
+    return status;
+}
+
+/* Asks for the binary now, unless another process has kept it meanwhile. */
+static void save_late(const struct mha_program_cache *cache, const struct program *program)
+{
+    struct mha_strbuf source = {0}, key_text = {0};
+    struct mha_cache_key key;
+    unsigned char *binary = NULL;
+    size_t size;
+    if (mha_expand_source(cache->sources, program->file, &source) == GPU_MHA_OK &&
+        make_key(cache, program, &source, &key_text, &key) &&
+        !mha_disk_cache_load(cache->disk_path, key, &binary, &size)) {
+        save(cache, program->cl, key);
     }
-    pthread_cond_destroy(&cache->state_changed);
-    pthread_mutex_destroy(&cache->lock);
-    free(cache);
+    free(binary);
+    mha_strbuf_free(&key_text);
+    mha_strbuf_free(&source);
 }
 
 static double seconds_now(void)
@@ -94,82 +211,35 @@ static double seconds_now(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* The compiler's log, to be freed; NULL if there is none to be had. */
-static char *read_build_log(cl_program program, cl_device_id device)
+static void save_unsaved(const struct mha_program_cache *cache)
 {
-    size_t size = 0;
-    if (clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, 0, NULL, &size) !=
-            CL_SUCCESS ||
-        size == 0 || size == SIZE_MAX) {
-        return NULL;
-    }
-    char *log = calloc(size + 1, 1);
-    if (log && clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, size, log, NULL) !=
-                   CL_SUCCESS) {
-        free(log);
-        return NULL;
-    }
-    return log;
-}
-
-/* Running out of memory is told apart from what is wrong with the source or the compiler. */
-static gpu_mha_status build_failure(cl_int code, const char *file, const char *log)
-{
-    switch (code) {
-    case CL_OUT_OF_HOST_MEMORY:
-    case CL_OUT_OF_RESOURCES:
-        return mha_error_cl(code, "clBuildProgram", "kernel source %s", file);
-    default:
-        return mha_error_build(code, file, log ? log : "");
+    const struct program *program = cache->programs;
+    while (program && !program->is_unsaved)
+        program = program->next;
+    if (!program || !mha_disk_cache_usable(cache->disk_path))
+        return;
+    const double end = seconds_now() + late_seconds_max;
+    for (; program && seconds_now() < end; program = program->next) {
+        if (program->is_unsaved)
+            save_late(cache, program);
     }
 }
 
-/* Compiles expanded source text. */
-static gpu_mha_status compile(const struct mha_program_cache *cache, const char *file,
-                              const char *options, const struct mha_strbuf *source,
-                              cl_program *program)
+void mha_program_cache_destroy(struct mha_program_cache *cache)
 {
-    double start = seconds_now();
-    gpu_mha_status status = GPU_MHA_OK;
-    char *log = NULL;
-    cl_int code = CL_SUCCESS;
-    const char *text = mha_strbuf_text(source);
-    cl_program made = clCreateProgramWithSource(cache->cl, 1, &text, &source->length, &code);
-    if (code != CL_SUCCESS) {
-        status = mha_error_cl(code, "clCreateProgramWithSource", "kernel source %s", file);
-        made = NULL;
-        goto cleanup;
+    if (!cache)
+        return;
+    save_unsaved(cache);
+    while (cache->programs) {
+        struct program *program = cache->programs;
+        cache->programs = program->next;
+        free_program(program);
     }
-    code = clBuildProgram(made, 1, &cache->device, options, NULL, NULL);
-    if (code != CL_SUCCESS || mha_log_shows(MHA_LOG_DEBUG))
-        log = read_build_log(made, cache->device);
-    if (code != CL_SUCCESS) {
-        status = build_failure(code, file, log);
-        goto cleanup;
-    }
-    mha_log(MHA_LOG_DEBUG, "built %s: %.1f ms, %s", file, 1e3 * (seconds_now() - start), options);
-    if (log && log[strspn(log, " \r\n\t")])
-        mha_log(MHA_LOG_DEBUG, "compiler on %s: %s", file, log);
-    *program = made;
-    made = NULL;
-
-cleanup:
-    if (made)
-        clReleaseProgram(made);
-    free(log);
-    return status;
-}
-
-static gpu_mha_status build(const struct mha_program_cache *cache, const struct program *wanted,
-                            cl_program *program)
-{
-    struct mha_strbuf source = {0};
-    gpu_mha_status status = mha_expand_source(cache->sources, wanted->file, &source);
-    if (status == GPU_MHA_OK) {
-        status = compile(cache, wanted->file, wanted->options, &source, program);
-    }
-    mha_strbuf_free(&source);
-    return status;
+    free(cache->disk_path);
+    mha_strbuf_free(&cache->driver_text);
+    pthread_cond_destroy(&cache->state_changed);
+    pthread_mutex_destroy(&cache->lock);
+    free(cache);
 }
 
 static char *copy_string(const char *text)

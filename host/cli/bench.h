@@ -49,7 +49,7 @@ bool mha_bench_shape_read(const char *text, gpu_mha_desc *desc);
 /* Length of batch entry `b`; NK without key lengths. */
 int64_t mha_bench_key_length(const struct mha_bench_shape *shape, int64_t b);
 
-/* The least that any algorithm has to do: hidden keys count nowhere, each input byte is read once. */
+/* The least that any algorithm has to do: hidden keys count nowhere, each input is read once. */
 struct mha_bench_work {
     double flops; /* a multiply-add is 2; softmax and masks count nothing */
     double bytes; /* queries, visible keys and values, output */

@@ -40,29 +40,43 @@ struct mha_bench_limits {
 
 /* ---- building ------------------------------------------------------------------------------ */
 
+#define SOURCE_NAME "bench/limits.cl"
+
+static const struct mha_bench_source *find_source(void)
+{
+    size_t i = 0;
+    while (i + 1 < mha_bench_source_count && strcmp(mha_bench_sources[i].name, SOURCE_NAME) != 0)
+        i++;
+    return &mha_bench_sources[i];
+}
+
 static void report_build(const struct mha_bench_device *device, cl_program program, cl_int code)
 {
     char log[4096] = "";
 
     clGetProgramBuildInfo(program, device->id, CL_PROGRAM_BUILD_LOG, sizeof log - 1, log, NULL);
-    mha_report("%s does not build on %s (code %d): %s", mha_bench_sources[0].name, device->name,
-               (int)code, log);
+    mha_report("%s does not build on %s (code %d): %s", SOURCE_NAME, device->name, (int)code, log);
+}
+
+/* 24 sums beside two operands fit 32 registers; of narrower vectors there may be only 16. */
+static int chains_of(int lanes)
+{
+    return lanes == 16 ? 24 : 12;
 }
 
 /* The program for vectors of `lanes` floats; NULL after a report. */
 static cl_program build(const struct mha_bench_device *device, int lanes)
 {
-    const char *text = mha_bench_sources[0].text;
-    size_t length = mha_bench_sources[0].length;
+    const struct mha_bench_source *source = find_source();
     char options[128];
     cl_device_fp_config abilities = 0;
     cl_int code = CL_SUCCESS;
 
     clGetDeviceInfo(device->id, CL_DEVICE_SINGLE_FP_CONFIG, sizeof abilities, &abilities, NULL);
-    /* 24 sums, two operands: what 32 registers of 16 floats hold. Narrower vectors may have 16. */
     snprintf(options, sizeof options, "-cl-std=CL1.2 -D VEC=%d -D CHAINS=%d -D HAS_FMA=%d", lanes,
-             lanes == 16 ? 24 : 12, (abilities & CL_FP_FMA) != 0);
-    cl_program program = clCreateProgramWithSource(device->cl, 1, &text, &length, &code);
+             chains_of(lanes), (abilities & CL_FP_FMA) != 0);
+    cl_program program = clCreateProgramWithSource(device->cl, 1, (const char *[]){source->text},
+                                                   &source->length, &code);
     if (!mha_bench_cl_ok(code, "clCreateProgramWithSource"))
         return NULL;
     code = clBuildProgram(program, 1, &device->id, options, NULL, NULL);
@@ -158,7 +172,7 @@ static bool add_fma(struct mha_bench_limits *limits, cl_program program, int lan
             !run(limits, one, &milliseconds) || !run(limits, one, &milliseconds))
             return false;
     } while (milliseconds < FMA_MILLISECONDS && rounds < 1u << 30);
-    one->work = 2.0 * lanes * (lanes == 16 ? 24 : 12) * (double)rounds * (double)one->items;
+    one->work = 2.0 * lanes * chains_of(lanes) * (double)rounds * (double)one->items;
     return true;
 }
 
@@ -173,6 +187,9 @@ static bool add_read(struct mha_bench_limits *limits, cl_program program, int la
     if (!one)
         return false;
     one->items = items_of(limits->device, one, per_core);
+    /* Each reads something, even where memory is small. */
+    const size_t most = pool_bytes / vector_bytes / READ_UNROLL / one->group * one->group;
+    one->items = one->items < most ? one->items : most;
     const cl_ulong steps = pool_bytes / vector_bytes / one->items / READ_UNROLL;
     const cl_ulong spacing = side_by_side ? 1 : steps * READ_UNROLL;
     const cl_ulong stride = side_by_side ? one->items : 1;

@@ -9,7 +9,9 @@
 #define SHAPE(B_, H_, HKV_, NQ_, NK_, D_)                                                          \
     .struct_size = sizeof(gpu_mha_desc), .B = B_, .H = H_, .HKV = HKV_, .NQ = NQ_, .NK = NK_,      \
     .DK = D_, .DV = D_
-#define STORED(type_) .query = {type_}, .key = {type_}, .value = {type_}, .output = {type_}
+#define STORED(type_)                                                                              \
+    .query = {.type = type_}, .key = {.type = type_}, .value = {.type = type_},                    \
+    .output = {.type = type_}
 
 /* What each is for stands in the text of --help. */
 static const struct mha_bench_shape default_shapes[] = {

@@ -87,7 +87,7 @@ static gpu_mha_status prepare(struct mha_layer *layer, gpu_mha_context *context,
     MHA_TRY(carve(layer, &context->device));
     struct mha_options none = {{0}};
     return mha_kernel_create(context->programs, &context->device, "convert.cl", "convert_rows",
-                             &none, layer->attention->variant.local, &layer->convert);
+                             &none, layer->attention->variant.tile.local, &layer->convert);
 }
 
 gpu_mha_status mha_layer_create(gpu_mha_context *context, const gpu_mha_layer_desc *desc, int warm,
@@ -113,6 +113,9 @@ void mha_layer_destroy(struct mha_layer *layer)
         return;
     }
     mha_kernel_destroy(&layer->convert);
+    for (int m = 0; m < MHA_MAPS; ++m) {
+        mha_gemm_destroy(&layer->gemms[m]);
+    }
     mha_attention_destroy(layer->attention);
     free(layer);
 }

@@ -66,8 +66,8 @@ __kernel WIDE void fma_rate(__global floatv *out, float factor, float addend, ui
 }
 
 /*
- * Reads 4 * steps vectors per work-item: those at first + i * stride, where first is the work-item's
- * number times `spacing`. Integers, as any bits may be read. out: one vector per work-item.
+ * Reads 4 * steps vectors per work-item: those at first + i * stride, where first is the number of
+ * the work-item times `spacing`. Integers, as any bits may be read. out: one vector per work-item.
  */
 __kernel WIDE void read_rate(__global const uintv *data, ulong spacing, ulong stride, ulong steps,
                              __global uintv *out)

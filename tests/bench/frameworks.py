@@ -234,8 +234,10 @@ class OpenVino:
 
         self.shape = shape
         kind = openvino.Type.f16 if shape.dtype == "float16" else openvino.Type.f32
-        arrays = [tuple(np.ascontiguousarray(a) for a in (grouped_as_rows(shape, query), key, value))
-                  for query, key, value in inputs]
+        arrays = [
+            tuple(np.ascontiguousarray(a) for a in (grouped_as_rows(shape, query), key, value))
+            for query, key, value in inputs
+        ]
         query, key, value = (ops.parameter(a.shape, kind) for a in arrays[0])
         wide_key, wide_value = key, value
         if arrays[0][0].shape[1] != shape.HKV:

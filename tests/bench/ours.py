@@ -18,7 +18,8 @@ class Tensor(ctypes.Structure):
 
 
 class Mask(ctypes.Structure):
-    _fields_ = [("type", c_int), ("strided", c_int), ("shape", c_int64 * 4), ("stride", c_int64 * 4)]
+    _fields_ = [("type", c_int), ("strided", c_int),
+                ("shape", c_int64 * 4), ("stride", c_int64 * 4)]
 
 
 class Desc(ctypes.Structure):

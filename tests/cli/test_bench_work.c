@@ -44,7 +44,7 @@ START_TEST(causal)
 }
 END_TEST
 
-/* More queries than keys: 9 rows and 4 keys, the last row at the last key, the first five at none. */
+/* 9 queries, 4 keys: the last row sees all keys, the first five see none. */
 START_TEST(rows_without_a_key)
 {
     struct mha_bench_shape shape = shape_of(1, 9, 4);

@@ -73,16 +73,11 @@ gpu_mha_status mha_stage_prepare(struct mha_attention *a, gpu_mha_context *conte
     MHA_RETURN_IF(!mha_size_fits(items), GPU_MHA_UNSUPPORTED,
                   "%s needs more work-items than this machine can address", stage->kernel);
     struct mha_options options = {{0}};
-    mha_options_int(&options, "VEC", v->tile.VEC);
-    mha_options_int(&options, "NV", v->tile.NV);
-    mha_options_int(&options, "MQ", v->tile.MQ);
-    mha_options_int(&options, "TB", v->tile.TB);
-    mha_options_int(&options, "DK", a->problem.desc.DK);
-    mha_options_int(&options, "DV", a->problem.desc.DV);
+    mha_tile_options(&options, &v->tile, a->problem.desc.DK, a->problem.desc.DV);
     const int index = a->stage_count;
     const gpu_mha_status status =
         mha_kernel_create(context->programs, &context->device, stage->file, stage->kernel, &options,
-                          v->local, &a->kernels[index]);
+                          v->tile.local, &a->kernels[index]);
     mha_options_free(&options);
     if (status == GPU_MHA_OK) {
         a->stages[index] = stage;

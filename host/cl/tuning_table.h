@@ -3,27 +3,26 @@
  *
  * A tile of MQ x (NV * VEC) sums must fit the registers beside NV keys and a broadcast: 32 registers
  * of 16 floats hold 12 x 2, 16 registers of 8 or 4 hold 6 x 2. On a GPU a work-item is one lane
- * with few registers, and rows of a work-group share each key they read.
+ * with few registers, and the rows of a work-group share each key they read.
  */
-#ifndef MHA_ATTENTION_TUNING_TABLE_H
-#define MHA_ATTENTION_TUNING_TABLE_H
+#ifndef MHA_CL_TUNING_TABLE_H
+#define MHA_CL_TUNING_TABLE_H
 
-#include "attention/variant.h"
+#include "cl/tile.h"
 
 struct mha_tuning {
     cl_device_type type;
     cl_uint least_width; /* of the device's native float vectors */
     struct mha_tile tile;
-    size_t local; /* work-items per group */
 };
 
 /* The first row that fits is taken. */
 static const struct mha_tuning mha_tuning_table[] = {
-    /* type                  width    MQ VEC NV TB   local */
-    {CL_DEVICE_TYPE_CPU, 16, {12, 16, 2, 8}, 1},
-    {CL_DEVICE_TYPE_CPU, 8, {6, 8, 2, 16}, 1},
-    {CL_DEVICE_TYPE_CPU, 0, {6, 4, 2, 32}, 1},
-    {CL_DEVICE_TYPE_ALL, 0, {1, 4, 2, 2}, 64},
+    /* type             width MQ VEC NV TB local */
+    {CL_DEVICE_TYPE_CPU, 16, {12, 16, 2, 8, 1}},
+    {CL_DEVICE_TYPE_CPU, 8, {6, 8, 2, 16, 1}},
+    {CL_DEVICE_TYPE_CPU, 0, {6, 4, 2, 32, 1}},
+    {CL_DEVICE_TYPE_ALL, 0, {1, 4, 2, 2, 64}},
 };
 
 #endif
