@@ -82,6 +82,21 @@ static gpu_mha_status check_queue(const gpu_mha_plan *plan, cl_command_queue que
     return GPU_MHA_OK;
 }
 
+/* Drivers that do not look at an event's context would wait for it for ever. */
+static gpu_mha_status check_wait_list(const gpu_mha_plan *plan, cl_uint wait_count,
+                                      const cl_event *wait)
+{
+    for (cl_uint i = 0; i < wait_count; ++i) {
+        cl_context cl = NULL;
+        MHA_INVALID_IF(wait[i] == NULL, "wait[%u] is NULL: an event is needed", i);
+        MHA_TRY_CL(clGetEventInfo(wait[i], CL_EVENT_CONTEXT, sizeof cl, (void *)&cl, NULL),
+                   "clGetEventInfo", "asking for the context of wait[%u]", i);
+        MHA_INVALID_IF(cl != plan->context->cl,
+                       "wait[%u] is of another OpenCL context than the plan's", i);
+    }
+    return GPU_MHA_OK;
+}
+
 gpu_mha_status mha_plan_check(const gpu_mha_plan *plan, const struct mha_operation *operation,
                               cl_command_queue queue, cl_uint wait_count, const cl_event *wait,
                               cl_event *event)
@@ -97,8 +112,5 @@ gpu_mha_status mha_plan_check(const gpu_mha_plan *plan, const struct mha_operati
     MHA_INVALID_IF((wait_count == 0) != (wait == NULL),
                    "wait is %sNULL and wait_count is %u: both are given, or neither",
                    wait == NULL ? "" : "not ", wait_count);
-    for (cl_uint i = 0; i < wait_count; ++i) {
-        MHA_INVALID_IF(wait[i] == NULL, "wait[%u] is NULL: an event is needed", i);
-    }
-    return GPU_MHA_OK;
+    return check_wait_list(plan, wait_count, wait);
 }

@@ -28,6 +28,7 @@ struct program {
     enum program_state state;
     cl_program cl;  /* when READY */
     int is_unsaved; /* its binary is to be kept on disk, later */
+    int is_refused; /* the driver did not take the binary on disk */
 };
 
 struct mha_program_cache {
@@ -148,7 +149,7 @@ static void save(const struct mha_program_cache *cache, cl_program program,
 }
 
 /* The program of a binary on disk, NULL without one that the driver takes. */
-static cl_program load(const struct mha_program_cache *cache, const struct program *wanted,
+static cl_program load(const struct mha_program_cache *cache, struct program *wanted,
                        struct mha_cache_key key)
 {
     unsigned char *binary;
@@ -157,6 +158,7 @@ static cl_program load(const struct mha_program_cache *cache, const struct progr
         return NULL;
     const struct mha_build build = build_of(cache, wanted);
     cl_program program = mha_build_from_binary(&build, binary, size);
+    wanted->is_refused = program == NULL;
     free(binary);
     return program;
 }
@@ -196,7 +198,7 @@ static void save_late(const struct mha_program_cache *cache, const struct progra
     size_t size;
     if (mha_expand_source(cache->sources, program->file, &source) == GPU_MHA_OK &&
         make_key(cache, program, &source, &key_text, &key) &&
-        !mha_disk_cache_load(cache->disk_path, key, &binary, &size)) {
+        (program->is_refused || !mha_disk_cache_load(cache->disk_path, key, &binary, &size))) {
         save(cache, program->cl, key);
     }
     free(binary);

@@ -6,6 +6,6 @@ int main(void) {
     gpu_mha_desc desc = {.B = 1, .H = 8, .HKV = 8, .NQ = 128, .NK = 128,
                          .DK = 64, .DV = 64, .causal = 1};
     gpu_mha_arrays arrays = {.query = q, .key = k, .value = v, .output = o};
-    if (gpu_mha(NULL, &desc, &arrays)) return fprintf(stderr, "%s\n", gpu_mha_last_error());
+    if (gpu_mha(NULL, &desc, &arrays)) return puts(gpu_mha_last_error()), 1;
     printf("%g\n", o[0]);
 }

@@ -37,7 +37,8 @@ static gpu_mha_status read_desc(const gpu_mha_cache_desc *desc, struct mha_opera
     MHA_TRY(mha_tensor_read("update", &d.update, MHA_INPUT, d.B, d.H, d.N, d.D, &update));
     MHA_TRY(mha_tensor_read("cache", &d.cache, MHA_OUTPUT, d.B, d.H, d.NC, d.D, cache));
 
-    const int64_t rows = mha_size_mul(mha_size_mul(d.B, d.H), d.N);
+    /* The lengths that may be 0 first: a product that became too large stays so. */
+    const int64_t rows = mha_size_mul(mha_size_mul(d.B, d.N), d.H);
     const int64_t chunks = mha_size_ceil_div(d.D, MHA_CACHE_CHUNK);
     *op = (struct mha_operator){.file = "cache_update.cl",
                                 .kernel = "cache_update",
@@ -145,10 +146,12 @@ gpu_mha_status gpu_mha_cache_update(gpu_mha_context *context, const gpu_mha_cach
     MHA_TRY(check_indices(&op.params.cache, given.indices));
 
     const struct mha_cache_params *p = &op.params.cache;
-    const size_t bytes = (size_t)(p->B * p->H * p->N * p->D) * mha_type_bytes(cache.type);
+    /* With rows, their number fits: the cache holds as many. Without, lengths may be anything. */
+    const size_t bytes =
+        op.items > 0 ? (size_t)(p->B * p->H * p->N * p->D) * mha_type_bytes(cache.type) : 0;
     unsigned char *rows = malloc(bytes > 0 ? bytes : 1);
-    MHA_RETURN_IF(rows == NULL, GPU_MHA_HOST_MEMORY, "no memory for the rows of the update: %zu bytes",
-                  bytes);
+    MHA_RETURN_IF(rows == NULL, GPU_MHA_HOST_MEMORY,
+                  "no memory for the rows of the update: %zu bytes", bytes);
     const gpu_mha_status status = convert_rows(context, &op, &cache, given.update, rows);
     /* Without rows the arrays may be absent. */
     if (status == GPU_MHA_OK && op.items > 0) {

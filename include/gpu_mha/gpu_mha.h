@@ -16,7 +16,7 @@
  *         gpu_mha_desc desc = {.B = 1, .H = 8, .HKV = 8, .NQ = 128, .NK = 128,
  *                              .DK = 64, .DV = 64, .causal = 1};
  *         gpu_mha_arrays arrays = {.query = q, .key = k, .value = v, .output = o};
- *         if (gpu_mha(NULL, &desc, &arrays)) return fprintf(stderr, "%s\n", gpu_mha_last_error());
+ *         if (gpu_mha(NULL, &desc, &arrays)) return puts(gpu_mha_last_error()), 1;
  *         printf("%g\n", o[0]);
  *     }
  *
@@ -56,6 +56,16 @@
  * context or plan, except that an object must not be used while its last reference is released.
  * Errors are kept per thread. A context does not survive fork(): in the child its use is refused
  * with GPU_MHA_FORKED (make a new one only if the process had not used OpenCL before fork).
+ *
+ * Caches. A context keeps every program that it has built. Their binaries are also kept on disk, so
+ * that the next process need not build: in the directory GPU_MHA_CACHE_DIR if that variable is set
+ * ("off" or empty: nothing is kept), else in $XDG_CACHE_HOME/gpu_mha, else in $HOME/.cache/gpu_mha.
+ * It must belong to the user and be writable to no one else, and is made if missing; at most 256
+ * files and 256 MB stay there, and deleting any of them is safe at any time. A file serves only the
+ * very source, options, device and driver it was made from. One that is damaged, or that the driver
+ * refuses, is replaced, and a directory that cannot be used is done without; neither is an error.
+ * On PoCL binaries are written when the last reference to a context is released, which may then
+ * take seconds, once.
  *
  * Errors. Every function that can fail returns a gpu_mha_status. Arguments are checked before any
  * work: a refused call has written nothing. After any failure nothing is leaked and the next call
@@ -561,7 +571,8 @@ GPU_MHA_API gpu_mha_status gpu_mha_cache_enqueue(gpu_mha_plan *plan, cl_command_
  * column h * DV + d of Wo takes it. Inputs and output are packed (B, N, width).
  *
  * packed_qkv = 1: one weight (H*DK + HKV*DK + HKV*DV, EQ), rows of Q, then K, then V, and one
- * bias of the same order; then EQ = EK = EV. The products run in single precision through CLBlast.
+ * bias of the same order; then EQ = EK = EV. The products run in single precision: on a CPU device
+ * in a kernel of the library's, elsewhere through CLBlast.
  */
 typedef struct gpu_mha_layer_desc {
     size_t struct_size;
@@ -611,8 +622,9 @@ GPU_MHA_API gpu_mha_status gpu_mha_layer_plan_create(gpu_mha_context *context,
                                                      gpu_mha_plan **plan);
 
 /*
- * As gpu_mha_enqueue. CLBlast 1.5 knows no wait lists: on an out-of-order queue a barrier stands
- * before and behind each product, which also orders other commands of that queue.
+ * As gpu_mha_enqueue. Where CLBlast makes the products: version 1.5 knows no wait lists, so on an
+ * out-of-order queue a barrier stands before and behind each, which also orders other commands of
+ * that queue.
  */
 GPU_MHA_API gpu_mha_status gpu_mha_layer_enqueue(gpu_mha_plan *plan, cl_command_queue queue,
                                                  const gpu_mha_layer_buffers *buffers,

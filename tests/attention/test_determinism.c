@@ -38,7 +38,7 @@ static struct attention_spec problem(int kind)
 static void run(gpu_mha_context *context, const struct attention_data *data,
                 struct attention_launch launch, struct attention_outputs *outputs)
 {
-    char error[256];
+    char error[ATTENTION_ERROR_SIZE];
 
     ck_assert_msg(attention_run(context, data, launch, outputs, error) == 0, "%s", error);
 }
@@ -103,8 +103,8 @@ START_TEST(in_another_context)
 END_TEST
 
 /*
- * Inputs are drawn per batch entry, so entry b of one problem is entry b - shift of another. Mask and
- * bias are the same for all; without dropout, whose draws belong to the place.
+ * Inputs are drawn per batch entry, so entry b of one problem is entry b - shift of another. The
+ * mask is the same for all; without dropout, whose draws belong to the place.
  */
 START_TEST(at_another_batch_position)
 {
@@ -120,7 +120,6 @@ START_TEST(at_another_batch_position)
     for (int64_t shift = 1; shift < spec.desc.B; shift++) {
         struct attention_spec part = spec;
         part.seed_batch = shift;
-        part.tile = spec.tile;
         attention_data_make(&spec, &data);
         run(attention_context, &data, (struct attention_launch){.poison = POISON_NAN}, &whole);
         attention_data_free(&data);
@@ -151,7 +150,7 @@ struct worker {
     const struct attention_data *data;        /* of each kind */
     const struct attention_outputs *expected; /* of each kind */
     cl_command_queue queue;                   /* shared */
-    char error[256];
+    char error[ATTENTION_ERROR_SIZE];
 };
 
 static void *work(void *argument)

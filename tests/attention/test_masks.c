@@ -162,7 +162,7 @@ START_TEST(lengths_out_of_range_are_clamped)
         struct attention_spec spec = problem(methods[_i]);
         struct attention_data data;
         struct attention_outputs got, want;
-        char error[256];
+        char error[ATTENTION_ERROR_SIZE];
 
         spec.desc.key_lengths = wide ? GPU_MHA_I64 : GPU_MHA_I32;
         attention_data_make(&spec, &data);

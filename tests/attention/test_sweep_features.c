@@ -1,9 +1,9 @@
 /*
  * test_sweep_features.c - every value of every feature together with every value of every other.
  *
- * A fault of one feature shows alone, nearly every other fault in a pair. So problems are drawn until
- * each pair of values has occurred in one of them, for both methods, on every tile of the tuning
- * table, with more than one drawing.
+ * A fault of one feature shows alone, nearly every other fault in a pair. So problems are drawn
+ * until each pair of values has occurred in one of them, for both methods, on every tile of the
+ * tuning table, with more than one drawing.
  */
 #include "harness/attention_run.h"
 
@@ -94,7 +94,8 @@ static int next_row(struct rng *rng, int best[FEATURES])
                     draw(rng, row);
                     row[f] = x;
                     row[g] = y;
-                    if (f != METHOD && (row[WEIGHTS] || row[SCORES]) && (f >= WEIGHTS || g >= WEIGHTS))
+                    if (f != METHOD && ((g == WEIGHTS && y) || (g == SCORES && y) ||
+                                        (f == WEIGHTS && x) || (f == SCORES && x)))
                         row[METHOD] = 1;
                     obey(row);
                     if (trial == 0 || gain(row) > gain(best))

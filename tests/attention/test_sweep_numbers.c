@@ -29,7 +29,8 @@ START_TEST(long_sums)
     }
     for (int n = 0; n < 2; n++) { /* as long as a context of a language model */
         struct attention_spec spec = {.desc = {.B = 1, .H = 1, .HKV = 1, .NQ = 13, .NK = 65536,
-                                               .DK = 8, .DV = 8, .lse = 1, .method = methods[n]},
+                                               .DK = 8, .DV = 8, .lse = 1,
+                                               .method = methods[n]},
                                       .fill = ATTENTION_POSITIVE, .tile = tiles[_i], .seed = 40};
         attention_check(&spec, NULL);
     }
@@ -55,7 +56,7 @@ START_TEST(large_scores)
 }
 END_TEST
 
-/* A bias near the lowest finite number of its type hides nothing: keys that all have it are seen. */
+/* The lowest finite number of its type, as a bias, hides nothing: keys that have it are seen. */
 START_TEST(lowest_finite_bias)
 {
     for (int n = 0; n < 6; n++) {
@@ -65,7 +66,7 @@ START_TEST(lowest_finite_bias)
         struct attention_launch launch = {.poison = POISON_NAN};
         struct attention_outputs outputs;
         struct attention_data data;
-        char error[256];
+        char error[ATTENTION_ERROR_SIZE];
 
         spec.desc.method = n % 2 ? GPU_MHA_STAGED : GPU_MHA_FUSED;
         spec.desc.bias.type = (gpu_mha_mask_type)(GPU_MHA_MASK_F32 + n / 2);

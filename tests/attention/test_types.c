@@ -71,7 +71,7 @@ START_TEST(the_ends_of_the_range)
         struct attention_launch launch = {.poison = POISON_NAN};
         struct attention_outputs outputs;
         struct attention_data data;
-        char error[256];
+        char error[ATTENTION_ERROR_SIZE];
 
         spec.desc.value.type = spec.desc.output.type = numbers[n].type;
         spec.desc.NK = 64; /* weights of 1/64: sums and means are exact */

@@ -183,7 +183,7 @@ static inline void write_counting(const char *path, const char *descr, int axis,
 static inline void expect_array(const char *path, const char *descr, double bound, int rank,
                                 const int64_t *shape, int64_t count, const double *values)
 {
-    char found[256] = "", wanted[128], text[128];
+    char found[256] = "", wanted[160], text[128];
     int64_t total = array_count(rank, shape);
     size_t size = (size_t)total * item_size(descr);
     uint8_t prefix[10];

@@ -467,8 +467,8 @@ static void use_mask(struct attention_data *data, enum attention_array array,
 
 /*
  * Marks what is used. A mask element is not where geometry hides its keys anyhow; a bias element is
- * not where the boolean mask hides them too; a key or value row that nobody sees is not, nor a query
- * that sees nobody. Raw and capped scores are wanted of every key.
+ * not where the boolean mask hides them too; a key or value row that nobody sees is not, nor a
+ * query that sees nobody. Raw and capped scores are wanted of every key.
  */
 static void mark_used(struct attention_data *data)
 {
@@ -562,57 +562,4 @@ void attention_data_free(struct attention_data *data)
     free(data->offset);
     ref_result_free(&data->want);
     *data = (struct attention_data){0};
-}
-
-/* ---- text ---- */
-
-struct text {
-    char *at;
-    size_t left;
-};
-
-static void add(struct text *text, const char *name, double value)
-{
-    int written;
-
-    if (value == 0)
-        return;
-    written = snprintf(text->at, text->left, " .%s = %.17g,", name, value);
-    if (written > 0 && (size_t)written < text->left) {
-        text->at += written;
-        text->left -= (size_t)written;
-    }
-}
-
-#define ADD(text, of, field) add(text, #field, (double)(of)->field)
-
-void attention_spec_text(const struct attention_spec *spec, char *text, size_t size)
-{
-    struct text t = {text, size};
-    const gpu_mha_desc *d = &spec->desc;
-    char tile[64] = "";
-
-    text[0] = '\0';
-    ADD(&t, spec, desc.B), ADD(&t, spec, desc.H), ADD(&t, spec, desc.HKV);
-    ADD(&t, spec, desc.NQ), ADD(&t, spec, desc.NK), ADD(&t, spec, desc.NP);
-    ADD(&t, spec, desc.DK), ADD(&t, spec, desc.DV);
-    ADD(&t, spec, desc.query.type), ADD(&t, spec, desc.key.type), ADD(&t, spec, desc.value.type);
-    ADD(&t, spec, desc.past_key.type), ADD(&t, spec, desc.past_value.type);
-    ADD(&t, spec, desc.output.type);
-    ADD(&t, spec, desc.has_scale), ADD(&t, spec, desc.scale), ADD(&t, spec, desc.softcap);
-    ADD(&t, spec, desc.mask.type), ADD(&t, spec, desc.bias.type), ADD(&t, spec, desc.key_lengths);
-    ADD(&t, spec, desc.causal), ADD(&t, spec, desc.offset_kind), ADD(&t, spec, desc.offset);
-    ADD(&t, spec, desc.has_window), ADD(&t, spec, desc.window_left);
-    ADD(&t, spec, desc.window_right), ADD(&t, spec, desc.alibi), ADD(&t, spec, desc.sinks);
-    ADD(&t, spec, desc.dropout), ADD(&t, spec, desc.dropout_seed), ADD(&t, spec, desc.lse);
-    ADD(&t, spec, desc.weights), ADD(&t, spec, desc.scores), ADD(&t, spec, desc.method);
-    ADD(&t, spec, query), ADD(&t, spec, key), ADD(&t, spec, value), ADD(&t, spec, past_key);
-    ADD(&t, spec, past_value), ADD(&t, spec, output);
-    ADD(&t, spec, mask.full), ADD(&t, spec, mask.strided), ADD(&t, spec, mask.hidden);
-    ADD(&t, spec, bias.full), ADD(&t, spec, bias.strided), ADD(&t, spec, bias.hidden);
-    ADD(&t, spec, fill), ADD(&t, spec, seed), ADD(&t, spec, seed_batch);
-    ADD(&t, spec, out_of_order), ADD(&t, spec, host_call);
-    if (spec->tile)
-        snprintf(tile, sizeof(tile), " .tile = \"%s\"", spec->tile);
-    snprintf(t.at, t.left, "%s (method %d)", tile, (int)d->method);
 }

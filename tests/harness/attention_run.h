@@ -6,6 +6,8 @@
 
 #include "attention_data.h"
 
+#define ATTENTION_ERROR_SIZE 256
+
 /* The outputs of one run without gaps, as the device wrote them; NULL where there is none. */
 struct attention_outputs {
     void *arrays[ARRAY_COUNT]; /* from ARRAY_OUTPUT on */
@@ -19,12 +21,11 @@ struct attention_launch {
     cl_command_queue queue; /* NULL: one of its own */
     int out_of_order;       /* of its own: out-of-order, uploads in the wait list */
     int host_call;          /* gpu_mha() instead of a plan */
-    const char *tile;
 };
 
 /*
- * One run. Returns 0, or -1 and a sentence in `error` (256 bytes): the library failed, or a byte
- * outside the outputs changed. May be called from several threads at once if the tile is the same.
+ * One run. Returns 0, or -1 and a sentence in `error`, of ATTENTION_ERROR_SIZE bytes: the library
+ * failed, or a byte outside the outputs changed. May be called from several threads at once.
  */
 int attention_run(gpu_mha_context *context, const struct attention_data *data,
                   struct attention_launch launch, struct attention_outputs *outputs, char *error);
@@ -39,10 +40,10 @@ const char *attention_outputs_differ(const struct attention_outputs *a,
 void attention_use_tile(const char *tile);
 
 /*
- * The whole check of one problem on attention_context; fails the Check test that runs, spec printed:
- * outputs within their bounds, same bits with other poison in what must not be read, same bits
- * through gpu_mha() if the spec says so, every other byte untouched. The plan's text goes to `plan`
- * (64 bytes) if not NULL.
+ * The whole check of one problem on attention_context; fails the Check test that runs, spec
+ * printed: outputs within their bounds, same bits with other poison in what must not be read, same
+ * bits through gpu_mha() if the spec says so, every other byte untouched. The plan's text goes to
+ * `plan` (64 bytes) if not NULL.
  */
 void attention_check(const struct attention_spec *spec, char *plan);
 

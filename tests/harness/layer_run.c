@@ -71,6 +71,7 @@ static void pack_qkv(struct layer_data *data)
             at += counts[m];
             free(data->arrays[first + m].host);
             data->arrays[first + m].host = NULL;
+            data->arrays[first + m].count = 0;
         }
         data->arrays[first].host = packed;
         data->arrays[first].count = total / bytes;

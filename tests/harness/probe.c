@@ -701,7 +701,7 @@ static void run_all_ways(struct probe *p, gpu_mha_method method, enum storage_ty
         struct run r = {.probe = p, .desc = desc, .plan = plan, .type = type, .way = (enum way)(n / 6),
                         .poison = n / 2 % 3 == 1 ? POISON_1000 : POISON_NAN,
                         .junk = junk[n / 2 % 3]};
-        if (r.way == WAY_HOST && p->only_enqueue)
+        if ((r.way == WAY_HOST && p->only_enqueue) || (p->once && n > 0))
             continue;
         snprintf(r.text, sizeof r.text, "%s, %s, %s, %g hidden, run %d, tile %s",
                  method == GPU_MHA_FUSED ? "fused" : "staged", storage_name(type), ways[r.way],

@@ -38,6 +38,7 @@ struct probe {
 
     unsigned types;    /* probe_types; 0: f32 and f16 */
     int only_enqueue;  /* not through gpu_mha() */
+    int once;          /* a single run for each method and type, for large problems */
     double score_peak; /* the largest |scale| sum_d |q k| + |bias|: what the bounds need */
     double value_peak; /* the largest |v| of a visible key; 0: NT */
 
