@@ -1,9 +1,9 @@
 /*
  * Rotary embedding: turns the pairs of a row by the angles of its position, copies the rest.
  *
- * ND-range: one work-item per (b, h, n, chunk); a chunk is MHA_ROTARY_CHUNK pairs or copied elements
- * of the row. A work-item owns both elements of its pairs and reads them before it writes, so that
- * the output may be the input. No local memory, no -D names.
+ * ND-range: one work-item per (b, h, n, chunk); a chunk is MHA_ROTARY_CHUNK pairs or copied
+ * elements of the row. A work-item owns both elements of its pairs and reads them before it writes,
+ * so that the output may be the input. No local memory, no -D names.
  *
  *   input, output        (B, H, N, D)
  *   cosines, sines       (P, R/2) with positions (B, N), else (B, N, R/2)

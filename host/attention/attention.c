@@ -72,15 +72,17 @@ static gpu_mha_status carve(struct mha_attention *a, const struct mha_device *de
     const int64_t key_tiles = mha_size_mul(mha_size_mul(d->B, d->HKV), v->tiles);
     const int64_t rows = mha_problem_lse_count(&a->problem);
     struct mha_carver carver = {0};
-    k->packed_key = mha_carve(&carver, mha_size_mul(key_tiles, d->DK * v->KT));
-    k->packed_value = mha_carve(&carver, mha_size_mul(key_tiles, (int64_t)v->DVP * v->KT));
-    k->value_special = mha_carve(&carver, key_tiles);
+    if (v->path != MHA_PATH_DECODE) {
+        k->packed_key = mha_carve(&carver, mha_size_mul(key_tiles, d->DK * v->KT));
+        k->packed_value = mha_carve(&carver, mha_size_mul(key_tiles, (int64_t)v->DVP * v->KT));
+        k->value_special = mha_carve(&carver, key_tiles);
+    }
     if (v->splits > 1) {
         const int64_t parts = mha_size_mul(rows, v->splits);
         k->partial_output = mha_carve(&carver, mha_size_mul(parts, d->DV));
         k->partial_lse = mha_carve(&carver, parts);
     }
-    if (v->method == GPU_MHA_STAGED) {
+    if (v->path == MHA_PATH_STAGED) {
         k->score_rows = mha_carve(&carver, mha_size_mul(rows, k->score_pitch));
     }
     MHA_RETURN_IF(!mha_size_fits(carver.bytes) ||
@@ -88,7 +90,7 @@ static gpu_mha_status carve(struct mha_attention *a, const struct mha_device *de
                   GPU_MHA_UNSUPPORTED,
                   "the workspace of the %s method is %" PRId64
                   " bytes: the device allocates at most %" PRIu64,
-                  v->method == GPU_MHA_STAGED ? "staged" : "fused", carver.bytes,
+                  v->path == MHA_PATH_STAGED ? "staged" : "fused", carver.bytes,
                   (uint64_t)device->max_alloc_bytes);
     a->workspace_bytes = a->problem.empty_output ? 0 : (size_t)carver.bytes;
     return GPU_MHA_OK;
@@ -119,18 +121,23 @@ cleanup:
     return status;
 }
 
-static gpu_mha_status prepare_stages(struct mha_attention *a, gpu_mha_context *context) {
-    const struct mha_stage *fused[] = {&mha_stage_pack_key, &mha_stage_pack_value,
-                                       &mha_stage_fused, &mha_stage_merge_splits};
-    const struct mha_stage *staged[] = {&mha_stage_pack_key, &mha_stage_pack_value,
-                                        &mha_stage_scores,   &mha_stage_softmax,
-                                        &mha_stage_weighted_sum, &mha_stage_average_heads};
-    const int is_fused = a->variant.method == GPU_MHA_FUSED;
-    const struct mha_stage **stages = is_fused ? fused : staged;
-    const int count = is_fused ? (a->variant.splits > 1 ? 4 : 3)
-                               : (a->problem.desc.weights == GPU_MHA_WEIGHTS_AVERAGED ? 6 : 5);
-    for (int s = 0; s < count; ++s) {
+static gpu_mha_status prepare_stages(struct mha_attention *a, gpu_mha_context *context)
+{
+    static const struct mha_stage *const paths[][MHA_STAGES_MAX + 1] = {
+        [MHA_PATH_FUSED] = {&mha_stage_pack_key, &mha_stage_pack_value, &mha_stage_fused},
+        [MHA_PATH_DECODE] = {&mha_stage_decode},
+        [MHA_PATH_STAGED] = {&mha_stage_pack_key, &mha_stage_pack_value, &mha_stage_scores,
+                             &mha_stage_softmax, &mha_stage_weighted_sum},
+    };
+    const struct mha_stage *const *stages = paths[a->variant.path];
+    for (int s = 0; stages[s] != NULL; ++s) {
         MHA_TRY(mha_stage_prepare(a, context, stages[s]));
+    }
+    if (a->variant.splits > 1) {
+        MHA_TRY(mha_stage_prepare(a, context, &mha_stage_merge_splits));
+    }
+    if (a->problem.desc.weights == GPU_MHA_WEIGHTS_AVERAGED) {
+        MHA_TRY(mha_stage_prepare(a, context, &mha_stage_average_heads));
     }
     return GPU_MHA_OK;
 }
@@ -174,15 +181,22 @@ void mha_attention_destroy(struct mha_attention *a) {
     free(a);
 }
 
-void mha_attention_text(const struct mha_attention *a, char *text, size_t size) {
+static const char *path_name(enum mha_path path)
+{
+    return path == MHA_PATH_FUSED ? "fused" : path == MHA_PATH_DECODE ? "decode" : "staged";
+}
+
+void mha_attention_text(const struct mha_attention *a, char *text, size_t size)
+{
     const struct mha_variant *v = &a->variant;
     if (a->problem.empty_output) {
         snprintf(text, size, "nothing to compute");
-    } else if (v->splits > 1) {
-        snprintf(text, size, "fused %dx%d split %" PRId64, v->tile.MQ, v->KT, v->splits);
-    } else {
-        snprintf(text, size, "%s %dx%d", v->method == GPU_MHA_FUSED ? "fused" : "staged",
-                 v->tile.MQ, v->KT);
+        return;
+    }
+    const int length =
+        snprintf(text, size, "%s %dx%d", path_name(v->path), v->tile.MQ, v->KT);
+    if (v->splits > 1 && length > 0 && (size_t)length < size) {
+        snprintf(text + length, size - (size_t)length, " split %" PRId64, v->splits);
     }
 }
 

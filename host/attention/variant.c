@@ -8,18 +8,22 @@
 
 #define SPLITS_MAX 64
 
+/* With more queries packing pays. */
+#define DECODE_QUERIES_MAX 4
+
 /*
  * Work-items that one device can keep busy: with fewer, the keys are split among more of them. A CPU
  * core runs one at a time; a GPU's compute unit wants some hundred.
  */
-static int64_t wanted_items(const struct mha_device *device) {
+static int64_t wanted_items(const struct mha_device *device)
+{
     return (int64_t)device->compute_units * (device->type & CL_DEVICE_TYPE_CPU ? 2 : 128);
 }
 
-static int64_t splits_for(const struct mha_problem *p, const struct mha_device *device,
-                          const struct mha_variant *v) {
-    const int64_t items = mha_size_mul(mha_size_mul(p->desc.B, p->desc.H),
-                                       mha_size_ceil_div(p->desc.NQ, v->tile.MQ));
+/* `items` is how many there are without a split. */
+static int64_t splits_for(const struct mha_device *device, const struct mha_variant *v,
+                          int64_t items)
+{
     const int64_t blocks = mha_size_ceil_div(v->tiles, v->tile.TB);
     if (items == 0 || blocks < 2) {
         return 1;
@@ -30,23 +34,55 @@ static int64_t splits_for(const struct mha_problem *p, const struct mha_device *
     return splits < 1 ? 1 : splits;
 }
 
+/*
+ * The decode kernel reads keys and values once for all rows of a group, but holds all these rows. It
+ * knows one storage type for past and new ones.
+ */
+static gpu_mha_status try_decode(const struct mha_problem *p, const struct mha_device *device,
+                                 struct mha_variant *v)
+{
+    const gpu_mha_desc *d = &p->desc;
+    const int one_type = d->NP == 0 || (p->key.type == p->past_key.type &&
+                                        p->value.type == p->past_value.type);
+    int fits = 0;
+    if (d->NQ <= DECODE_QUERIES_MAX && one_type) {
+        MHA_TRY(mha_tile_choose_decode(device, d->H / d->HKV * d->NQ, d->DK + d->DV, &v->tile,
+                                       &fits));
+    }
+    v->path = fits ? MHA_PATH_DECODE : MHA_PATH_FUSED;
+    return GPU_MHA_OK;
+}
+
 gpu_mha_status mha_variant_choose(const struct mha_problem *p, const struct mha_device *device,
-                                  struct mha_variant *variant) {
+                                  struct mha_variant *variant)
+{
     const gpu_mha_desc *d = &p->desc;
     struct mha_variant v = {.splits = 1};
     MHA_RETURN_IF(d->DK > HEAD_SIZE_MAX, GPU_MHA_UNSUPPORTED,
                   "DK is %" PRId64 ": the kernels hold rows of at most %d", d->DK, HEAD_SIZE_MAX);
     MHA_RETURN_IF(d->DV > HEAD_SIZE_MAX, GPU_MHA_UNSUPPORTED,
                   "DV is %" PRId64 ": the kernels hold rows of at most %d", d->DV, HEAD_SIZE_MAX);
-    MHA_TRY(mha_tile_choose(device, d->NQ, d->DK + d->DV, &v.tile));
 
     const int wants_matrix =
         d->weights != GPU_MHA_WEIGHTS_NONE || d->scores != GPU_MHA_SCORES_NONE;
-    v.method = d->method == GPU_MHA_STAGED || wants_matrix ? GPU_MHA_STAGED : GPU_MHA_FUSED;
+    if (d->method == GPU_MHA_STAGED || wants_matrix) {
+        v.path = MHA_PATH_STAGED;
+    } else {
+        MHA_TRY(try_decode(p, device, &v));
+    }
+    if (v.path != MHA_PATH_DECODE) {
+        MHA_TRY(mha_tile_choose(device, d->NQ, d->DK + d->DV, &v.tile));
+    }
     v.KT = v.tile.VEC * v.tile.NV;
     v.DVP = (int)mha_size_round_up(d->DV, v.tile.VEC);
     v.tiles = mha_size_ceil_div(p->NT, v.KT);
-    v.splits = v.method == GPU_MHA_FUSED ? splits_for(p, device, &v) : 1;
+    if (v.path == MHA_PATH_DECODE) {
+        v.splits = splits_for(device, &v, mha_size_mul(d->B, d->HKV));
+    } else if (v.path == MHA_PATH_FUSED) {
+        v.splits = splits_for(device, &v,
+                              mha_size_mul(mha_size_mul(d->B, d->H),
+                                           mha_size_ceil_div(d->NQ, v.tile.MQ)));
+    }
     *variant = v;
     return GPU_MHA_OK;
 }

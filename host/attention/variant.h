@@ -5,8 +5,14 @@
 #include "attention/problem.h"
 #include "cl/tile.h"
 
+enum mha_path {
+    MHA_PATH_FUSED,
+    MHA_PATH_DECODE, /* fused, for few queries: keys and values are not packed */
+    MHA_PATH_STAGED
+};
+
 struct mha_variant {
-    gpu_mha_method method; /* FUSED or STAGED */
+    enum mha_path path;
     struct mha_tile tile;
     int KT;  /* keys per tile: VEC * NV */
     int DVP; /* DV rounded up to whole vectors */

@@ -61,7 +61,9 @@ static int make_directories(const char *path)
     if (!partial)
         return ENOMEM;
     memcpy(partial, path, strlen(path) + 1);
-    for (char *slash = strchr(partial + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+    for (char *slash = partial; (slash = strchr(slash, '/')); slash++) {
+        if (slash == partial)
+            continue;
         *slash = '\0';
         /* What is wrong here shows at the last one: a directory above may be there but closed. */
         mkdir(partial, 0700);

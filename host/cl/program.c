@@ -11,9 +11,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "cl/build.h"
-#include "cl/disk_cache.h"
 #include "cl/expand.h"
+#include "cl/program_disk.h"
 
 enum program_state {
     PROGRAM_ABSENT, /* new, or its build failed: the next caller builds it */
@@ -36,53 +35,14 @@ struct mha_program_cache {
     cl_device_id device;
     int has_fma;
     const struct mha_cl_source *sources;
-    char *disk_path;               /* of the disk cache; NULL: none */
-    int saves_late;                /* see save_late() */
-    struct mha_strbuf driver_text; /* what a binary depends on beside source and options */
+    struct mha_program_disk disk;
     struct program *programs;
     pthread_mutex_t lock;
     pthread_cond_t state_changed;
 };
 
-/*
- * Most drivers have the binary at hand once a program is built. PoCL compiles all kernels for it,
- * for work-groups of any size, which takes longer than all the rest and serves no launch. Asked
- * after the launches it at least adds what these made it compile, so that the next process
- * compiles nothing.
- */
-static const char late_platform[] = "Portable Computing Language";
-
-/* Closing a context may take about so long for it; programs beyond that are kept another time. */
-static const double late_seconds_max = 2;
-
-enum { DRIVER_TEXT_SIZE = 1024 };
-
-static int append_device_text(struct mha_strbuf *text, cl_device_id device, cl_device_info query)
-{
-    char value[DRIVER_TEXT_SIZE];
-    if (mha_device_text(device, query, value, sizeof value) != CL_SUCCESS)
-        return 0;
-    mha_strbuf_printf(text, "%s\n", value);
-    return 1;
-}
-
-/* Without an exact name for the driver nothing is kept on disk. */
-static void open_disk(struct mha_program_cache *cache, const struct mha_device *device)
-{
-    static const cl_device_info queries[] = {CL_DEVICE_NAME, CL_DEVICE_VENDOR, CL_DEVICE_VERSION,
-                                             CL_DRIVER_VERSION};
-    char platform[DRIVER_TEXT_SIZE], version[DRIVER_TEXT_SIZE];
-    int known = mha_platform_text(device->platform, CL_PLATFORM_NAME, platform, sizeof platform) ==
-                    CL_SUCCESS &&
-                mha_platform_text(device->platform, CL_PLATFORM_VERSION, version, sizeof version) ==
-                    CL_SUCCESS;
-    mha_strbuf_printf(&cache->driver_text, "%s\n%s\n", platform, version);
-    for (size_t i = 0; known && i < sizeof queries / sizeof queries[0]; i++)
-        known = append_device_text(&cache->driver_text, device->id, queries[i]);
-    if (known && mha_strbuf_ok(&cache->driver_text))
-        cache->disk_path = mha_disk_cache_path();
-    cache->saves_late = strcmp(platform, late_platform) == 0;
-}
+/* Closing a context may take about so long for saving; what is left is saved another time. */
+static const double late_seconds_max = 3;
 
 gpu_mha_status mha_program_cache_create(cl_context cl, const struct mha_device *device,
                                         const struct mha_cl_source *sources,
@@ -104,7 +64,7 @@ gpu_mha_status mha_program_cache_create(cl_context cl, const struct mha_device *
         free(made);
         return mha_error_set(GPU_MHA_HOST_MEMORY, "no memory for the lock of a program cache");
     }
-    open_disk(made, device);
+    mha_program_disk_open(&made->disk, device);
     *cache = made;
     return GPU_MHA_OK;
 }
@@ -126,83 +86,38 @@ static struct mha_build build_of(const struct mha_program_cache *cache,
     return (struct mha_build){cache->cl, cache->device, program->file, program->options};
 }
 
-/* All that a binary depends on: driver and device, options, source text. */
-static int make_key(const struct mha_program_cache *cache, const struct program *program,
-                    const struct mha_strbuf *source, struct mha_strbuf *text,
-                    struct mha_cache_key *key)
-{
-    mha_strbuf_printf(text, "%s%s\n", mha_strbuf_text(&cache->driver_text), program->options);
-    mha_strbuf_append(text, mha_strbuf_text(source), source->length);
-    *key = (struct mha_cache_key){text->text, text->length};
-    return mha_strbuf_ok(text);
-}
-
-static void save(const struct mha_program_cache *cache, cl_program program,
-                 struct mha_cache_key key)
-{
-    unsigned char *binary;
-    size_t size;
-    if (!mha_build_binary(program, &binary, &size))
-        return;
-    mha_disk_cache_save(cache->disk_path, key, binary, size);
-    free(binary);
-}
-
-/* The program of a binary on disk, NULL without one that the driver takes. */
-static cl_program load(const struct mha_program_cache *cache, struct program *wanted,
-                       struct mha_cache_key key)
-{
-    unsigned char *binary;
-    size_t size;
-    if (!mha_disk_cache_load(cache->disk_path, key, &binary, &size))
-        return NULL;
-    const struct mha_build build = build_of(cache, wanted);
-    cl_program program = mha_build_from_binary(&build, binary, size);
-    wanted->is_refused = program == NULL;
-    free(binary);
-    return program;
-}
-
 /* From disk, else from source. */
 static gpu_mha_status build(const struct mha_program_cache *cache, struct program *wanted,
                             cl_program *program)
 {
     const struct mha_build build = build_of(cache, wanted);
-    struct mha_strbuf source = {0}, key_text = {0};
-    struct mha_cache_key key;
+    struct mha_strbuf source = {0};
     gpu_mha_status status = mha_expand_source(cache->sources, wanted->file, &source);
     if (status != GPU_MHA_OK)
         goto cleanup;
-    int is_kept = cache->disk_path && make_key(cache, wanted, &source, &key_text, &key);
-    *program = is_kept ? load(cache, wanted, key) : NULL;
-    if (*program)
+    enum mha_disk_answer answer = mha_program_disk_load(&cache->disk, &build, &source, program);
+    if (answer == MHA_DISK_LOADED)
         goto cleanup;
-
     status = mha_build_source(&build, mha_strbuf_text(&source), source.length, program);
-    wanted->is_unsaved = status == GPU_MHA_OK && is_kept && cache->saves_late;
-    if (status == GPU_MHA_OK && is_kept && !cache->saves_late)
-        save(cache, *program, key);
+    if (status != GPU_MHA_OK)
+        goto cleanup;
+    wanted->is_refused = answer == MHA_DISK_REFUSED;
+    wanted->is_unsaved = cache->disk.saves_late;
+    if (!cache->disk.saves_late)
+        mha_program_disk_save(&cache->disk, &build, &source, *program, 1);
 
 cleanup:
-    mha_strbuf_free(&key_text);
     mha_strbuf_free(&source);
     return status;
 }
 
-/* Asks for the binary now, unless another process has kept it meanwhile. */
+/* Another process may have saved it meanwhile. */
 static void save_late(const struct mha_program_cache *cache, const struct program *program)
 {
-    struct mha_strbuf source = {0}, key_text = {0};
-    struct mha_cache_key key;
-    unsigned char *binary = NULL;
-    size_t size;
-    if (mha_expand_source(cache->sources, program->file, &source) == GPU_MHA_OK &&
-        make_key(cache, program, &source, &key_text, &key) &&
-        (program->is_refused || !mha_disk_cache_load(cache->disk_path, key, &binary, &size))) {
-        save(cache, program->cl, key);
-    }
-    free(binary);
-    mha_strbuf_free(&key_text);
+    const struct mha_build build = build_of(cache, program);
+    struct mha_strbuf source = {0};
+    if (mha_expand_source(cache->sources, program->file, &source) == GPU_MHA_OK)
+        mha_program_disk_save(&cache->disk, &build, &source, program->cl, program->is_refused);
     mha_strbuf_free(&source);
 }
 
@@ -215,15 +130,12 @@ static double seconds_now(void)
 
 static void save_unsaved(const struct mha_program_cache *cache)
 {
-    const struct program *program = cache->programs;
-    while (program && !program->is_unsaved)
-        program = program->next;
-    if (!program || !mha_disk_cache_usable(cache->disk_path))
+    if (!cache->disk.path)
         return;
     const double end = seconds_now() + late_seconds_max;
-    for (; program && seconds_now() < end; program = program->next) {
-        if (program->is_unsaved)
-            save_late(cache, program);
+    for (const struct program *p = cache->programs; p && seconds_now() < end; p = p->next) {
+        if (p->is_unsaved)
+            save_late(cache, p);
     }
 }
 
@@ -237,8 +149,7 @@ void mha_program_cache_destroy(struct mha_program_cache *cache)
         cache->programs = program->next;
         free_program(program);
     }
-    free(cache->disk_path);
-    mha_strbuf_free(&cache->driver_text);
+    mha_program_disk_close(&cache->disk);
     pthread_cond_destroy(&cache->state_changed);
     pthread_mutex_destroy(&cache->lock);
     free(cache);

@@ -82,8 +82,8 @@ static gpu_mha_status check_indices(const struct mha_cache_params *p, const void
     for (int64_t b = 0; indices != NULL && b < p->B; ++b) {
         const int64_t index = index_of(p, indices, b);
         MHA_INVALID_IF(index < 0 || index > highest,
-                       "indices[%" PRId64 "] is %" PRId64 ": it must be from 0 to NC - %s, which is "
-                       "%" PRId64,
+                       "indices[%" PRId64 "] is %" PRId64
+                       ": it must be from 0 to NC - %s, which is %" PRId64,
                        b, index, p->circular ? "1" : "N", highest);
     }
     return GPU_MHA_OK;

@@ -104,7 +104,7 @@ static gpu_mha_status launch(struct mha_chain *chain, struct mha_kernel *kernel,
     struct mha_arg args[1 + MHA_OPERANDS_MAX];
     args[0] = (struct mha_arg){op->params_bytes, &op->params};
     for (int i = 0; i < op->operand_count; ++i) {
-        /* An absent operand is not read; some buffer is bound, since not every driver takes NULL. */
+        /* An absent operand is not read; not every driver takes NULL, so some buffer is bound. */
         args[1 + i] = memory[i] != NULL ? MHA_ARG(memory[i]) : MHA_ARG(memory[0]);
     }
     return mha_chain_launch(chain, kernel, (size_t)op->items, args,

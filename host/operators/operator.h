@@ -2,8 +2,8 @@
  * The small operators: merge, rotary embedding, cache update. Each is one kernel without workspace.
  *
  * An operator is data: the kernel, its parameters, and its operands, the buffers that the kernel is
- * given. Plan, enqueue and blocking call are the same code for all of them. A new one is a file that
- * fills in a struct mha_operator from its descriptor, and a kernel.
+ * given. Plan, enqueue and blocking call are the same code for all of them. A new one is a file
+ * that fills in a struct mha_operator from its descriptor, and a kernel.
  */
 #ifndef MHA_OPERATORS_OPERATOR_H
 #define MHA_OPERATORS_OPERATOR_H

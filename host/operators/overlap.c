@@ -52,8 +52,8 @@ static int64_t greatest_common_divisor(int64_t a, int64_t b)
 
 /*
  * A tensor seen as pieces of `extent` bytes that begin at multiples of `step` from its first byte
- * (step 0: one piece). The more of its inner axes are taken into the piece, the longer the piece and
- * the larger the step: 4 ways to see one tensor, each covering all of its bytes.
+ * (step 0: one piece). The more of its inner axes are taken into the piece, the longer the piece
+ * and the larger the step: 4 ways to see one tensor, each covering all of its bytes.
  */
 struct pieces {
     int64_t extent[OUTER_AXES + 1], step[OUTER_AXES + 1];

@@ -20,8 +20,8 @@ int mha_footprint_same(const struct mha_footprint *a, const struct mha_footprint
 
 /*
  * 1 if no byte belongs to both. Exact where the strides of both are multiples of each other, as in
- * tensors interleaved in one buffer; of other strides it may give 0 for tensors that miss each other
- * by luck of their lengths.
+ * tensors interleaved in one buffer; of other strides it may give 0 for tensors that miss each
+ * other by luck of their lengths.
  */
 int mha_footprint_apart(const struct mha_footprint *a, const struct mha_footprint *b);
 

@@ -62,10 +62,11 @@
  * ("off" or empty: nothing is kept), else in $XDG_CACHE_HOME/gpu_mha, else in $HOME/.cache/gpu_mha.
  * It must belong to the user and be writable to no one else, and is made if missing; at most 256
  * files and 256 MB stay there, and deleting any of them is safe at any time. A file serves only the
- * very source, options, device and driver it was made from. One that is damaged, or that the driver
+ * very source, options, device and driver that it was made from. One that is damaged, or that the driver
  * refuses, is replaced, and a directory that cannot be used is done without; neither is an error.
- * On PoCL binaries are written when the last reference to a context is released, which may then
- * take seconds, once.
+ * PoCL makes binaries slowly; there they are written when the last reference to a context is
+ * released, which takes a second or two the first time. The default context is not released: on
+ * PoCL its programs come from the cache that PoCL itself has.
  *
  * Errors. Every function that can fail returns a gpu_mha_status. Arguments are checked before any
  * work: a refused call has written nothing. After any failure nothing is leaked and the next call

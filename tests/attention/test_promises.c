@@ -29,7 +29,7 @@
  * zero is the default of every optional field              here: zero_is_the_default
  * version, status texts and names                          here: every_status_has_a_text_and_a_name
  * last_error: stays, untouched by success, strings live    here: an_error_stays_until_the_next
- * cl_code, cl_call, build_log                              here; unit/test_core, unit/test_context
+ * cl_code, cl_call, build_log                              unit/test_core, unit/test_context
  * GPU_MHA_LOG and its levels; the sink                     unit/test_core; here: the_log_goes_to...
  * device_count, device_get, fields of device_info          here: devices_describe_themselves
  * selectors                                                here: selectors_find_the_device,
@@ -63,19 +63,34 @@
  * workspace_bytes and plan_text, also for NULL             here: plans_say_what_they_run, null_is_nothing
  * enqueue: queues, wait list, event always, NULL on fail   enqueue
  * buffers too small, workspace offset, own ranges          enqueue
- * nothing is allocated on the device                       here: a_run_allocates_nothing (by its count
- *                                                          of references)
+ * nothing is allocated on the device                       here: a_plan_outlives_its_makers
  * merge, rotary, cache update, layer                       tests/operators, tests/layer
  */
+#define _GNU_SOURCE /* RTLD_NEXT */
+
 #include "harness/assertions.h"
 #include "harness/probe.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const gpu_mha_desc valid = {.B = 1, .H = 2, .HKV = 1, .NQ = 2, .NK = 3, .DK = 5, .DV = 3};
+
+/* Stands in front of the loader's, for the library too: counts what is allocated. */
+static int buffers_made;
+
+CL_API_ENTRY cl_mem CL_API_CALL clCreateBuffer(cl_context context, cl_mem_flags flags, size_t size,
+                                               void *host_ptr, cl_int *errcode_ret)
+{
+    typedef cl_mem(CL_API_CALL * create_fn)(cl_context, cl_mem_flags, size_t, void *, cl_int *);
+    create_fn create = NULL;
+    *(void **)&create = dlsym(RTLD_NEXT, "clCreateBuffer");
+    buffers_made++;
+    return create(context, flags, size, host_ptr, errcode_ret);
+}
 
 /* ---- status and errors ---- */
 
@@ -132,13 +147,9 @@ START_TEST(an_error_stays_until_the_next)
     ck_assert_str_eq(error.cl_call, "");
     ck_assert_str_eq(error.build_log, "");
 
-    /* An OpenCL call that fails: a queue that is none of the driver's own. */
-    gpu_mha_plan *plan = NULL;
-    ck_assert_int_eq(gpu_mha_plan_create(probe_context(), &valid, &plan), GPU_MHA_OK);
     wrong.NQ = -4;
     ck_assert_int_eq(gpu_mha_desc_check(&wrong), GPU_MHA_INVALID);
-    ck_assert_str_ne(gpu_mha_last_error(), copy);
-    gpu_mha_plan_release(plan);
+    ck_assert_ptr_nonnull(strstr(gpu_mha_last_error(), "NQ is -4"));
 }
 END_TEST
 
@@ -460,6 +471,7 @@ START_TEST(a_plan_outlives_its_makers)
     ck_assert_int_eq(gpu_mha_plan_create(context, &valid, &plan), GPU_MHA_OK);
     ck_assert_int_eq(gpu_mha_plan_retain(plan), GPU_MHA_OK);
     gpu_mha_plan_release(plan);
+    ck_assert_int_gt(buffers_made, 0); /* the counter counts: a plan has a buffer of its own */
     cl_context cl = gpu_mha_context_cl(context);
     cl_int code = CL_SUCCESS;
     cl_command_queue queue = clCreateCommandQueue(cl, gpu_mha_context_device(context), 0, &code);
@@ -477,8 +489,10 @@ START_TEST(a_plan_outlives_its_makers)
         clCreateBuffer(cl, CL_MEM_READ_WRITE, gpu_mha_plan_workspace_bytes(plan), NULL, NULL)};
     gpu_mha_buffers buffers = {.query = {mems[0], 0}, .key = {mems[1], 0}, .value = {mems[2], 0},
                                .output = {mems[3], 0}, .workspace = {mems[4], 0}};
+    buffers_made = 0;
     ck_assert_msg(gpu_mha_enqueue(plan, queue, &buffers, 0, NULL, NULL) == GPU_MHA_OK, "%s",
                   gpu_mha_last_error());
+    ck_assert_int_eq(buffers_made, 0);
     ck_assert_int_eq(
         clEnqueueReadBuffer(queue, mems[3], CL_TRUE, 0, sizeof output, output, 0, NULL, NULL),
         CL_SUCCESS);

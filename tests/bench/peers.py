@@ -5,8 +5,9 @@
     DIR/bin/python peers.py LIBRARY    LIBRARY is build/host/libgpu_mha.so
 
 Each peer has a process of its own, in which it and gpu_mha take turns in short blocks on the same
-inputs; their results must agree. A ratio is the peer's median time by ours: above 1 we are faster.
-Cores are those that the process may use (taskset).
+inputs; their results must agree. A ratio is the peer's time by ours, of two blocks that follow each
+other, the median over all such pairs: above 1 we are faster. Cores are those that the process may
+use (taskset).
 """
 
 import argparse
@@ -17,8 +18,10 @@ import subprocess
 import sys
 import time
 
-from frameworks import PEERS, Unsupported
-from shapes import SHAPES
+sys.dont_write_bytecode = True  # the source tree stays as it is
+
+from frameworks import PEERS, Unsupported  # noqa: E402
+from shapes import SHAPES  # noqa: E402
 
 # A block is one run, or as many as fill this time; the first of several is not counted.
 BLOCK_SECONDS = 0.03
@@ -29,8 +32,8 @@ BLOCKS_LEAST = 3
 TOLERANCE = {"float32": 1e-4, "float16": 4e-3}
 
 
-def run_block(attention, copies, start, times):
-    """Runs copies start, start + 1, ...; appends the times and returns the next copy."""
+def run_block(attention, copies, start):
+    """Runs copies start, start + 1, ...; returns their median seconds and the next copy."""
     end = time.perf_counter() + BLOCK_SECONDS
     block = []
     while not block or time.perf_counter() < end:
@@ -38,22 +41,22 @@ def run_block(attention, copies, start, times):
         attention.run(start % copies)
         block.append(time.perf_counter() - begin)
         start += 1
-    times.extend(block[1:] or block)
     time.sleep(PAUSE_SECONDS)
-    return start
+    return statistics.median(block[1:] or block), start
 
 
 def compare(ours, peer, copies, seconds):
-    """Median milliseconds of both."""
-    times = {ours: [], peer: []}
-    start = 0
+    """Median seconds of both, and the median ratio of neighbouring blocks."""
+    our_times, peer_times = [], []
+    our_next = peer_next = 0
     end = time.perf_counter() + seconds
-    blocks = 0
-    while blocks < BLOCKS_LEAST or time.perf_counter() < end:
-        after = run_block(ours, copies, start, times[ours])
-        start = max(after, run_block(peer, copies, start, times[peer]))
-        blocks += 1
-    return tuple(1e3 * statistics.median(times[who]) for who in (ours, peer))
+    while len(our_times) < BLOCKS_LEAST or time.perf_counter() < end:
+        our_time, our_next = run_block(ours, copies, our_next)
+        peer_time, peer_next = run_block(peer, copies, peer_next)
+        our_times.append(our_time)
+        peer_times.append(peer_time)
+    ratios = [theirs / one for one, theirs in zip(our_times, peer_times, strict=True)]
+    return [statistics.median(values) for values in (our_times, peer_times, ratios)]
 
 
 def measure(device, peer_class, shape, seconds, threads):
@@ -72,8 +75,8 @@ def measure(device, peer_class, shape, seconds, threads):
         return {"unsupported": f"{type(reason).__name__}: {reason}"[:300]}
     ours = Attention(device, shape, inputs)
     difference = float(np.abs(ours.result(0) - expected).max())
-    our_ms, peer_ms = compare(ours, peer, len(inputs), seconds)
-    return {"ours_ms": our_ms, "peer_ms": peer_ms, "ratio": peer_ms / our_ms,
+    our_seconds, peer_seconds, ratio = compare(ours, peer, len(inputs), seconds)
+    return {"ours_ms": 1e3 * our_seconds, "peer_ms": 1e3 * peer_seconds, "ratio": ratio,
             "difference": difference, "agrees": difference <= TOLERANCE[shape.dtype],
             "variant": ours.variant}
 

@@ -35,6 +35,10 @@ static void close_context(void)
 
 #define ASSERT_OK(call) ck_assert_msg((call) == GPU_MHA_OK, "%s", gpu_mha_last_error())
 
+/* Tests run with every implementation, whatever this device's own is. */
+static const struct mha_gemm_kind *const kinds[] = {&mha_gemm_clblast, &mha_gemm_tile};
+#define KINDS 2
+
 /* One operand: a matrix with gaps, at an offset in a buffer full of NaN. */
 struct matrix {
     int64_t rows, columns, stride, offset, span;
@@ -109,7 +113,7 @@ static gpu_mha_buffer at(const struct matrix *m)
  * Runs the product on `queue`. What A holds arrives by a command that has not run yet when the
  * product is put on the queue: a launch that does not wait would multiply NaN.
  */
-static void multiply(const struct mha_gemm *gemm, cl_command_queue queue, struct matrix *a,
+static void multiply(struct mha_gemm *gemm, cl_command_queue queue, struct matrix *a,
                      struct matrix *w, struct matrix *c)
 {
     cl_int code = CL_SUCCESS;
@@ -146,12 +150,12 @@ static void multiply(const struct mha_gemm *gemm, cl_command_queue queue, struct
     free(nan);
 }
 
-static void prepare(struct mha_gemm *gemm, const struct matrix *a, const struct matrix *w,
-                    const struct matrix *c)
+static void prepare(struct mha_gemm *gemm, const struct mha_gemm_kind *kind, const struct matrix *a,
+                    const struct matrix *w, const struct matrix *c)
 {
     const struct mha_gemm_shape shape = {a->rows,   w->rows,   a->columns,
                                          a->stride, w->stride, c->stride};
-    ASSERT_OK(mha_gemm_prepare(context, &shape, gemm));
+    ASSERT_OK(mha_gemm_prepare_with(kind, context, &shape, gemm));
     ASSERT_OK(mha_gemm_warm(context, gemm));
 }
 
@@ -169,13 +173,13 @@ static void check(const struct matrix *a, const struct matrix *w, const struct m
 }
 
 static const struct {
-    int64_t M, N, K, split; /* split: rows per launch, 0 = as prepared */
+    int64_t M, N, K, split; /* split: rows per launch of CLBlast, 0 = as prepared */
 } shapes[] = {
     {1, 1, 1, 0},      {7, 5, 3, 0},  {1, 70, 33, 0},  {66, 1, 17, 0}, {64, 32, 96, 0},
     {130, 61, 200, 0}, {13, 9, 5, 4}, {12, 11, 19, 3}, {5, 3, 7, 1},
 };
 
-static void try_shape(int index, cl_command_queue queue)
+static void try_shape(int index, const struct mha_gemm_kind *kind, cl_command_queue queue)
 {
     struct rng rng;
     rng_seed(&rng, 100 + (uint64_t)index);
@@ -189,12 +193,13 @@ static void try_shape(int index, cl_command_queue queue)
     matrix_upload(&w);
     matrix_upload(&c);
     struct mha_gemm gemm;
-    prepare(&gemm, &a, &w, &c);
+    prepare(&gemm, kind, &a, &w, &c);
     if (shapes[index].split > 0) {
         gemm.rows = shapes[index].split;
     }
     multiply(&gemm, queue, &a, &w, &c);
     check(&a, &w, &c);
+    mha_gemm_destroy(&gemm);
     matrix_free(&a);
     matrix_free(&w);
     matrix_free(&c);
@@ -202,13 +207,13 @@ static void try_shape(int index, cl_command_queue queue)
 
 START_TEST(products_on_an_in_order_queue)
 {
-    try_shape(_i, ordered);
+    try_shape(_i / KINDS, kinds[_i % KINDS], ordered);
 }
 END_TEST
 
 START_TEST(products_on_an_out_of_order_queue)
 {
-    try_shape(_i, unordered);
+    try_shape(_i / KINDS, kinds[_i % KINDS], unordered);
 }
 END_TEST
 
@@ -216,11 +221,11 @@ END_TEST
 START_TEST(a_large_product_keeps_to_its_scratch_and_nan_to_its_row)
 {
     struct matrix a, w, c;
-    struct mha_gemm gemm;
+    struct mha_gemm gemm = {.scratch_bytes = 0};
     int64_t size = 509;
     for (; size < 4096; size += 512) {
         const struct mha_gemm_shape shape = {size, size - 2, size + 2, size + 2, size + 2, size};
-        ASSERT_OK(mha_gemm_prepare(context, &shape, &gemm));
+        ASSERT_OK(mha_gemm_prepare_with(&mha_gemm_clblast, context, &shape, &gemm));
         if (gemm.scratch_bytes > 0) {
             break;
         }
@@ -241,7 +246,7 @@ START_TEST(a_large_product_keeps_to_its_scratch_and_nan_to_its_row)
     matrix_upload(&a);
     matrix_upload(&w);
     matrix_upload(&c);
-    prepare(&gemm, &a, &w, &c);
+    prepare(&gemm, kinds[_i], &a, &w, &c);
     multiply(&gemm, unordered, &a, &w, &c);
     for (int64_t m = 0; m < c.rows; ++m) {
         for (int64_t n = 0; n < c.columns; ++n) {
@@ -264,6 +269,7 @@ START_TEST(a_large_product_keeps_to_its_scratch_and_nan_to_its_row)
             ASSERT_DOUBLE_NEAR(c.dense[m * c.columns + n], want, bound);
         }
     }
+    mha_gemm_destroy(&gemm);
     matrix_free(&a);
     matrix_free(&w);
     matrix_free(&c);
@@ -296,7 +302,8 @@ START_TEST(what_cannot_be_counted_is_unsupported)
         {{huge, huge, huge, huge, huge, huge}, "is more than this machine can address"},
     };
     struct mha_gemm gemm;
-    ck_assert_int_eq(mha_gemm_prepare(context, &cases[_i].shape, &gemm), GPU_MHA_UNSUPPORTED);
+    ck_assert_int_eq(mha_gemm_prepare_with(&mha_gemm_clblast, context, &cases[_i].shape, &gemm),
+                     GPU_MHA_UNSUPPORTED);
     ck_assert_msg(strstr(gpu_mha_last_error(), cases[_i].message) != NULL, "%s",
                   gpu_mha_last_error());
 }
@@ -307,7 +314,7 @@ START_TEST(many_rows_are_split)
 {
     const struct mha_gemm_shape shape = {INT64_C(1) << 24, 1000, 1024, 1024, 1024, 1000};
     struct mha_gemm gemm;
-    ASSERT_OK(mha_gemm_prepare(context, &shape, &gemm));
+    ASSERT_OK(mha_gemm_prepare_with(&mha_gemm_clblast, context, &shape, &gemm));
     const int64_t scratch = (int64_t)(gemm.scratch_bytes / sizeof(float));
     const int64_t most = scratch > gemm.rows * shape.K ? scratch : gemm.rows * shape.K;
     ck_assert(most <= INT32_MAX);
@@ -358,9 +365,9 @@ int main(void)
     tcase_set_timeout(tests, 250);
     tcase_add_checked_fixture(tests, open_context, close_context);
     const int shape_count = (int)(sizeof shapes / sizeof shapes[0]);
-    tcase_add_loop_test(tests, products_on_an_in_order_queue, 0, shape_count);
-    tcase_add_loop_test(tests, products_on_an_out_of_order_queue, 0, shape_count);
-    tcase_add_test(tests, a_large_product_keeps_to_its_scratch_and_nan_to_its_row);
+    tcase_add_loop_test(tests, products_on_an_in_order_queue, 0, shape_count * KINDS);
+    tcase_add_loop_test(tests, products_on_an_out_of_order_queue, 0, shape_count * KINDS);
+    tcase_add_loop_test(tests, a_large_product_keeps_to_its_scratch_and_nan_to_its_row, 0, KINDS);
     tcase_add_loop_test(tests, an_empty_product_launches_nothing, 0, 2);
     tcase_add_loop_test(tests, what_cannot_be_counted_is_unsupported, 0, 2);
     tcase_add_test(tests, many_rows_are_split);

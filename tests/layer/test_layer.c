@@ -1,4 +1,5 @@
 /* test_layer.c - whole layers against the float64 reference, and what they refuse. */
+#include "cl/context.h"
 #include "harness/assertions.h"
 #include "harness/layer_run.h"
 
@@ -14,6 +15,13 @@ static void open_context(void)
 {
     setenv("GPU_MHA_LOG", "off", 1);
     ck_assert_msg(gpu_mha_context_create(NULL, &context) == GPU_MHA_OK, "%s", gpu_mha_last_error());
+}
+
+/* A device that does not say it is a CPU has its products from CLBlast. */
+static void open_context_for_clblast(void)
+{
+    open_context();
+    context->device.type = CL_DEVICE_TYPE_ACCELERATOR;
 }
 
 static void close_context(void)
@@ -292,7 +300,10 @@ START_TEST(a_plan_says_what_it_runs)
     gpu_mha_layer_desc desc = cross_attention();
     gpu_mha_plan *plan = NULL;
     ASSERT_OK(gpu_mha_layer_plan_create(context, &desc, &plan));
-    ck_assert_msg(strncmp(gpu_mha_plan_text(plan), "products CLBlast, fused ", 24) == 0, "%s",
+    const char *kind = context->device.type & CL_DEVICE_TYPE_CPU ? "tile" : "CLBlast";
+    char want[64];
+    snprintf(want, sizeof want, "products %s, fused ", kind);
+    ck_assert_msg(strncmp(gpu_mha_plan_text(plan), want, strlen(want)) == 0, "%s",
                   gpu_mha_plan_text(plan));
     ck_assert_uint_gt(gpu_mha_plan_workspace_bytes(plan), 0);
     gpu_mha_plan_release(plan);
@@ -508,6 +519,18 @@ int main(void)
 {
     Suite *suite = suite_create("layer");
     TCase *runs = tcase_create("runs"), *refuses = tcase_create("refuses");
+    TCase *clblast = tcase_create("clblast");
+    tcase_set_timeout(clblast, 120);
+    tcase_add_checked_fixture(clblast, open_context_for_clblast, close_context);
+    tcase_add_loop_test(clblast, separate_weights_with_every_set_of_biases, 14, 16);
+    tcase_add_loop_test(clblast, packed_weights_with_every_set_of_biases, 0, 4);
+    tcase_add_loop_test(clblast, every_mix_of_types, 0, 4);
+    tcase_add_loop_test(clblast, a_larger_layer, 0, 2);
+    tcase_add_loop_test(clblast, lengths_of_zero_and_one, 0, 4);
+    tcase_add_test(clblast, nan_in_hidden_rows_stays_there);
+    tcase_add_test(clblast, the_same_bits_by_both_ways);
+    tcase_add_test(clblast, threads_run_layers_at_once);
+    tcase_add_test(clblast, a_plan_says_what_it_runs);
     tcase_set_timeout(runs, 120);
     tcase_set_timeout(refuses, 120);
     tcase_add_checked_fixture(runs, open_context, close_context);
@@ -530,6 +553,7 @@ int main(void)
     tcase_add_test(refuses, key_lengths_out_of_range_are_refused);
     tcase_add_test(refuses, wrong_calls_are_refused);
     suite_add_tcase(suite, runs);
+    suite_add_tcase(suite, clblast);
     suite_add_tcase(suite, refuses);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

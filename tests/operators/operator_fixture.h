@@ -284,7 +284,8 @@ static inline void run_fetch(struct run *run, struct tensor *t, int is_output)
         ck_assert_msg(status_ == GPU_MHA_INVALID, "%s gives %s, want GPU_MHA_INVALID", #call,      \
                       gpu_mha_status_name(status_));                                               \
         ck_assert_msg(strncmp(text_, (field), strlen(field)) == 0 && strstr(text_, (words)),       \
-                      "\"%s\" does not begin with \"%s\" and say \"%s\"", text_, (field), (words)); \
+                      "\"%s\" does not begin with \"%s\" and say \"%s\"", text_, (field),          \
+                      (words));                                                                    \
     } while (0)
 
 #endif

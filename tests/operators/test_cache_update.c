@@ -12,7 +12,7 @@ struct update {
     struct integers indices;
 };
 
-/* `given` are the indices in the buffer; `want` is the cache as it was, for the caller to change. */
+/* `given` are the indices in the buffer; `want` is the cache as it was: the caller changes it. */
 static void update_open(struct update *u, uint64_t seed, int circular, gpu_mha_index_type indices,
                         const int64_t *given, const enum storage_type types[2],
                         const enum layout_kind kinds[2])

@@ -14,7 +14,7 @@ struct merge {
     double *want, *bound, *want_lse, *bound_lse;
 };
 
-/* Side a is empty in rows 1, 5, 9, ..., b in rows 2, 6, ..., both in 3, 7, ...: garbage is there. */
+/* Side a is empty in rows 1, 5, 9, ..., b in 2, 6, ..., both in 3, 7, ...: garbage is there. */
 static void draw(struct merge *m, uint64_t seed, const enum storage_type types[3])
 {
     struct rng rng;

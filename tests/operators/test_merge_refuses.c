@@ -1,6 +1,6 @@
 /*
- * test_merge_refuses.c - what gpu_mha_merge and its plan refuse, and the overlap of buffers that all
- * the small operators check alike.
+ * test_merge_refuses.c - what gpu_mha_merge and its plan refuse, and the overlap of buffers that
+ * all the small operators check alike.
  */
 #include "operator_fixture.h"
 

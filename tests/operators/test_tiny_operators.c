@@ -92,7 +92,8 @@ START_TEST(cache_update)
     count_up(GPU_MHA_F32, update, ROWS * D, 1);
     for (int n = 0; n < B * NC * D; n++)
         cache[n] = -5;
-    cl_mem mems[3] = {run_send(&run, update, sizeof update), run_send(&run, indices, sizeof indices),
+    cl_mem mems[3] = {run_send(&run, update, sizeof update),
+                      run_send(&run, indices, sizeof indices),
                       run_send(&run, cache, sizeof cache)};
     gpu_mha_cache_buffers buffers = {
         .update.mem = mems[0], .indices.mem = mems[1], .cache.mem = mems[2]};

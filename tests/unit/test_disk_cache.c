@@ -461,7 +461,7 @@ static void *save_and_load(void *number)
     size_t size, bad = 0;
     memset(own, *(const int *)number + 1, sizeof own);
     for (int round = 0; round < ROUNDS; round++) {
-        mha_disk_cache_save(path, key, own, sizeof own - (size_t)*(const int *)number);
+        mha_disk_cache_save(path, key, own, sizeof own - (size_t) * (const int *)number);
         if (!mha_disk_cache_load(path, key, &bytes, &size))
             continue;
         bad += bytes[0] < 1 || bytes[0] > WORKERS || size != sizeof own - (bytes[0] - 1);

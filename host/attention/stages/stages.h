@@ -28,17 +28,18 @@ enum mha_stage_arg {
     MHA_STAGE_WORKSPACE
 };
 
-#define MHA_STAGE_ARGS_MAX 12
+#define MHA_STAGE_ARGS_MAX 15
 
 struct mha_stage {
     const char *file;   /* kernels/<file> */
     const char *kernel; /* also the stage's name */
     int64_t (*items)(const struct mha_attention *attention);
+    int typed; /* 1: built for one storage type of keys and values */
     enum mha_stage_arg args[MHA_STAGE_ARGS_MAX];
 };
 
 extern const struct mha_stage mha_stage_pack_key, mha_stage_pack_value;
-extern const struct mha_stage mha_stage_fused, mha_stage_merge_splits;
+extern const struct mha_stage mha_stage_fused, mha_stage_decode, mha_stage_merge_splits;
 extern const struct mha_stage mha_stage_scores, mha_stage_softmax;
 extern const struct mha_stage mha_stage_weighted_sum, mha_stage_average_heads;
 
