@@ -35,7 +35,7 @@ for file in "$kernels"/*.cl; do
                 # shellcheck disable=SC2086
                 set -- $tile $heads
                 compile "$file" -D MQ="$1" -D VEC="$2" -D NV="$3" -D TB="$4" -D DK="$5" \
-                    -D DV="$6" -D MHA_HAS_FMA="$fma" -D A_STRIDE=7 || exit 1
+                    -D DV="$6" -D MHA_HAS_FMA="$fma" -D A_STRIDE=7 -D KEY_TYPE=0 -D VALUE_TYPE=1 || exit 1
                 compiled=$((compiled + 1))
             done
         done
@@ -43,7 +43,7 @@ for file in "$kernels"/*.cl; do
 done
 
 # Without its definitions a kernel says which it needs, where it needs any.
-for stem in pack fused scores softmax weighted_sum merge; do
+for stem in pack fused decode scores softmax weighted_sum merge gemm; do
     if message=$(compile "$kernels/$stem.cl" 2>&1); then
         echo "FAIL: $stem.cl builds without its definitions" >&2
         exit 1
