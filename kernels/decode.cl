@@ -123,13 +123,43 @@ MHA_INLINE MHA_WIDE void mha_decode_scores(const struct mha_params *p, const mha
 }
 
 /*
- * Adds the values of one block of keys. Where every row sees every key the sums run in registers;
- * else a row takes only the keys it sees, since 0 times a NaN would not be 0.
+ * Adds one column's values of the keys [start, end) of a block, each to the rows that see it: 0 times
+ * a NaN would not be 0.
  */
+MHA_INLINE MHA_WIDE void mha_decode_column(const float *w, const struct mha_place *from, int start,
+                                           int end, const uint *bits, int column,
+                                           struct mha_outputs *o)
+{
+    mha_floatv sum[MQ];
+    for (int r = 0; r < MQ; ++r) {
+        sum[r] = 0.0f;
+    }
+    for (int j = start; j < end; ++j) {
+        uint seen = 0;
+        for (int r = 0; r < MQ; ++r) {
+            seen |= bits[j / KT * MQ + r] >> (j % KT) & 1u;
+        }
+        if (seen == 0) {
+            continue;
+        }
+        const mha_floatv v = mha_load_vector(from[j].data, VALUE_TYPE, from[j].at + column * VEC,
+                                             MHA_ELEMENTS(DV, column));
+        for (int r = 0; r < MQ; ++r) {
+            if (bits[j / KT * MQ + r] >> (j % KT) & 1u) {
+                sum[r] = MHA_FMA((mha_floatv)(w[r * KB + j]), v, sum[r]);
+            }
+        }
+    }
+    for (int r = 0; r < MQ; ++r) {
+        mha_add_v(&o->total[r * DVV + column], &o->rest[r * DVV + column], sum[r]);
+    }
+}
+
+/* Adds the values of one block of keys: in registers, where every row sees every key. */
 MHA_INLINE MHA_WIDE void mha_decode_values(const struct mha_params *p, const float *w,
                                            __global const void *value, __global const void *past,
                                            mha_i64 b, mha_i64 g, mha_i64 first, int keys,
-                                           const uint *bits, int all_seen, mha_floatv *o)
+                                           const uint *bits, int all_seen, struct mha_outputs *o)
 {
     struct mha_place from[KB];
     for (int j = 0; j < keys; ++j) {
@@ -137,14 +167,14 @@ MHA_INLINE MHA_WIDE void mha_decode_values(const struct mha_params *p, const flo
         from[j] = mha_place_of(p, past, p->past_value, value, p->value, b, g, key);
     }
     int column = 0;
-    if (all_seen) {
-        for (; column + DECODE_COLUMNS <= DV / VEC; column += DECODE_COLUMNS) {
-            mha_floatv sum[MQ * DECODE_COLUMNS];
+    for (; all_seen && column + DECODE_COLUMNS <= DV / VEC; column += DECODE_COLUMNS) {
+        mha_floatv group[MQ * DECODE_COLUMNS], sum[MQ * DECODE_COLUMNS];
+        for (int start = 0; start < keys; start += CHAIN) {
 #pragma unroll
             for (int x = 0; x < MQ * DECODE_COLUMNS; ++x) {
                 sum[x] = 0.0f;
             }
-            for (int j = 0; j < keys; ++j) {
+            for (int j = start; j < min(start + CHAIN, keys); ++j) {
 #pragma unroll
                 for (int n = 0; n < DECODE_COLUMNS; ++n) {
                     const mha_floatv v = mha_load_vector(
@@ -158,34 +188,17 @@ MHA_INLINE MHA_WIDE void mha_decode_values(const struct mha_params *p, const flo
             }
 #pragma unroll
             for (int x = 0; x < MQ * DECODE_COLUMNS; ++x) {
-                o[x / DECODE_COLUMNS * DVV + column + x % DECODE_COLUMNS] += sum[x];
+                group[x] = start == 0 ? sum[x] : group[x] + sum[x];
             }
+        }
+        for (int x = 0; x < MQ * DECODE_COLUMNS; ++x) {
+            const int at = x / DECODE_COLUMNS * DVV + column + x % DECODE_COLUMNS;
+            mha_add_v(&o->total[at], &o->rest[at], group[x]);
         }
     }
     for (; column < DVV; ++column) {
-        mha_floatv sum[MQ];
-        for (int r = 0; r < MQ; ++r) {
-            sum[r] = 0.0f;
-        }
-        for (int j = 0; j < keys; ++j) {
-            uint seen = 0;
-            for (int r = 0; r < MQ; ++r) {
-                seen |= bits[j / KT * MQ + r] >> (j % KT) & 1u;
-            }
-            if (seen == 0) {
-                continue;
-            }
-            const mha_floatv v = mha_load_vector(from[j].data, VALUE_TYPE,
-                                                 from[j].at + column * VEC,
-                                                 MHA_ELEMENTS(DV, column));
-            for (int r = 0; r < MQ; ++r) {
-                if (bits[j / KT * MQ + r] >> (j % KT) & 1u) {
-                    sum[r] = MHA_FMA((mha_floatv)(w[r * KB + j]), v, sum[r]);
-                }
-            }
-        }
-        for (int r = 0; r < MQ; ++r) {
-            o[r * DVV + column] += sum[r];
+        for (int start = 0; start < keys; start += CHAIN) {
+            mha_decode_column(w, from, start, min(start + CHAIN, keys), bits, column, o);
         }
     }
 }
@@ -213,7 +226,7 @@ __kernel MHA_WIDE void decode(const struct mha_params p, __global const void *qu
     float *w = (float *)w_vectors;
     mha_floatv bias_vectors[MQ * NV];
     float *bias_rows = (float *)bias_vectors;
-    mha_floatv o[MQ * DVV];
+    struct mha_outputs o;
     uint bits[TB * MQ];
     uint shown[TB];
 
@@ -226,9 +239,7 @@ __kernel MHA_WIDE void decode(const struct mha_params p, __global const void *qu
                 d < DK ? mha_load(query, p.query_type, from + d) : 0.0f;
         }
     }
-    for (int x = 0; x < MQ * DVV; ++x) {
-        o[x] = 0.0f;
-    }
+    mha_outputs_begin(&o);
 
     const struct mha_range range = mha_tile_range(&p, &rows, split);
     for (mha_i64 tile = range.first; tile < range.last; tile += TB) {
@@ -256,9 +267,9 @@ __kernel MHA_WIDE void decode(const struct mha_params p, __global const void *qu
         if (!any) {
             continue;
         }
-        mha_block_softmax(&p, &rows, tile * KT, tiles, shown, peak, w, o);
+        mha_block_softmax(&p, &rows, tile * KT, tiles, shown, peak, w, &o);
         mha_decode_values(&p, w, value, past_value, b, g, tile * KT, tiles * KT, bits, all_seen,
-                          o);
+                          &o);
     }
-    mha_rows_end(&p, &rows, o, split, output, lse, workspace);
+    mha_rows_end(&p, &rows, &o, split, output, lse, workspace);
 }

@@ -41,16 +41,14 @@ __kernel MHA_WIDE void fused(const struct mha_params p, __global const void *que
     float *w = (float *)w_vectors;
     mha_floatv bias_vectors[MQ * NV];
     float *bias_rows = (float *)bias_vectors;
-    mha_floatv o[MQ * DVV];
+    struct mha_outputs o;
     uint bits[TB * MQ];
     uint shown[TB];
 
     mha_rows_begin(&p, &rows, b, h, row, MQ, key_lengths, slopes, sinks,
                    p.has_sinks && split == 0);
     mha_load_queries(&p, query, b, h, row, q);
-    for (int x = 0; x < MQ * DVV; ++x) {
-        o[x] = 0.0f;
-    }
+    mha_outputs_begin(&o);
 
     const struct mha_range range = mha_tile_range(&p, &rows, split);
     const mha_i64 head = (b * p.HKV + h / (p.H / p.HKV)) * p.tiles;
@@ -75,11 +73,11 @@ __kernel MHA_WIDE void fused(const struct mha_params p, __global const void *que
         if (!any) {
             continue;
         }
-        mha_block_softmax(&p, &rows, tile * KT, tiles, shown, peak, w, o);
+        mha_block_softmax(&p, &rows, tile * KT, tiles, shown, peak, w, &o);
         mha_value_block(
             w, workspace + p.packed_value + (head + tile) * (mha_i64)(KT * DVP),
             (__global const int *)(workspace + p.value_special) + head + tile, tiles, shown, bits,
-            o);
+            &o);
     }
-    mha_rows_end(&p, &rows, o, split, output, lse, workspace);
+    mha_rows_end(&p, &rows, &o, split, output, lse, workspace);
 }

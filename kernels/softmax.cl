@@ -105,18 +105,16 @@ __kernel void softmax(const struct mha_params p, __global const uchar *mask,
     const float base = m == -INFINITY ? 0.0f : m;
     float l = sink == -INFINITY ? 0.0f : mha_exp(sink - base);
 
-    /* Chains as in common/tile.h: the vector sum of a block, then the blocks. */
-    for (mha_i64 block = 0; block < p.tiles; block += TB) {
+    float rest = 0.0f;
+    for (mha_i64 tile = 0; tile < p.tiles; ++tile) {
         mha_floatv sum = 0.0f;
-        for (mha_i64 tile = block; tile < min(block + TB, p.tiles); ++tile) {
-            for (int n = 0; n < NV; ++n) {
-                __global float *at = row + tile * KT + n * VEC;
-                const mha_floatv e = mha_exp_v(MHA_LOADV(at) - base);
-                sum += e;
-                MHA_STOREV(e, at);
-            }
+        for (int n = 0; n < NV; ++n) {
+            __global float *at = row + tile * KT + n * VEC;
+            const mha_floatv e = mha_exp_v(MHA_LOADV(at) - base);
+            sum += e;
+            MHA_STOREV(e, at);
         }
-        l += mha_sum_across(sum);
+        mha_add(&l, &rest, mha_sum_across(sum));
     }
 
     for (mha_i64 tile = 0; tile < p.tiles; ++tile) {

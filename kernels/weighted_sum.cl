@@ -25,12 +25,10 @@ __kernel MHA_WIDE void weighted_sum(const struct mha_params p, __global const uc
 
     mha_floatv w_vectors[MQ * KB / VEC];
     float *w = (float *)w_vectors;
-    mha_floatv o[MQ * DVV];
+    struct mha_outputs o;
     uint bits[TB * MQ];
     uint shown[TB];
-    for (int x = 0; x < MQ * DVV; ++x) {
-        o[x] = 0.0f;
-    }
+    mha_outputs_begin(&o);
     for (mha_i64 tile = 0; tile < p.tiles; tile += TB) {
         const int tiles = p.tiles - tile < TB ? (int)(p.tiles - tile) : TB;
         for (int t = 0; t < tiles; ++t) {
@@ -58,9 +56,9 @@ __kernel MHA_WIDE void weighted_sum(const struct mha_params p, __global const uc
         mha_value_block(
             w, workspace + p.packed_value + (head + tile) * (mha_i64)(KT * DVP),
             (__global const int *)(workspace + p.value_special) + head + tile, tiles, shown, bits,
-            o);
+            &o);
     }
     for (int r = 0; r < MQ && row + r < p.NQ; ++r) {
-        mha_store_row(output, p.output_type, mha_row(p.output, b, h, row + r), o + r * DVV, 1.0f);
+        mha_store_row(output, p.output_type, mha_row(p.output, b, h, row + r), o.total + r * DVV, 1.0f);
     }
 }

@@ -35,7 +35,7 @@ configure_and_build()
 {
     echo "run: building '$1' in $build/$1"
     mkdir -p "$build/$1"
-    if { cmake -S "$source" --preset "$1" -B "$build/$1" &&
+    if { cmake -S "$source" --preset "$1" -B "$build/$1" -DGPU_MHA_TEST_CACHE="$build/cache" &&
         cmake --build "$build/$1" --parallel "$jobs"; } >"$build/$1/build.log" 2>&1; then
         return 0
     fi

@@ -92,7 +92,7 @@ static gpu_mha_status carve(struct mha_attention *a, const struct mha_device *de
                   " bytes: the device allocates at most %" PRIu64,
                   v->path == MHA_PATH_STAGED ? "staged" : "fused", carver.bytes,
                   (uint64_t)device->max_alloc_bytes);
-    a->workspace_bytes = a->problem.empty_output ? 0 : (size_t)carver.bytes;
+    a->workspace_bytes = (size_t)carver.bytes;
     return GPU_MHA_OK;
 }
 
@@ -147,10 +147,10 @@ static gpu_mha_status prepare(struct mha_attention *a, gpu_mha_context *context,
     MHA_TRY(mha_problem_read(desc, &a->problem));
     MHA_TRY(mha_variant_choose(&a->problem, &context->device, &a->variant));
     a->params = params_of(&a->problem, &a->variant);
-    MHA_TRY(carve(a, &context->device));
     if (a->problem.empty_output) {
         return GPU_MHA_OK;
     }
+    MHA_TRY(carve(a, &context->device));
     MHA_TRY(make_slopes(a, context->cl));
     return prepare_stages(a, context);
 }

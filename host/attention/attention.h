@@ -1,14 +1,14 @@
 /*
- * One attention made ready for a device: the kernels of its stages, the parameters that do not change
- * from call to call, and the layout of its workspace. Immutable once made, except for the locks of
- * its kernels. The plan, the blocking call and the layer all run it.
+ * One attention made ready for a device: the kernels of its stages, the parameters that do not
+ * change from call to call, and the layout of its workspace. Immutable once made, except for the
+ * locks of its kernels. The plan, the blocking call and the layer all run it.
  */
 #ifndef MHA_ATTENTION_ATTENTION_H
 #define MHA_ATTENTION_ATTENTION_H
 
 #include "attention/problem.h"
 #include "attention/variant.h"
-#include "cl/context.h"
+#include "cl/plan.h"
 #include "common/params.h"
 
 #define MHA_STAGES_MAX 6
@@ -26,6 +26,8 @@ struct mha_attention {
     struct mha_kernel kernels[MHA_STAGES_MAX];
     size_t items[MHA_STAGES_MAX];
 };
+
+extern const struct mha_operation mha_attention_operation;
 
 gpu_mha_status mha_attention_create(gpu_mha_context *context, const gpu_mha_desc *desc,
                                     struct mha_attention **attention);

@@ -74,7 +74,8 @@ static gpu_mha_status check_outputs(const gpu_mha_desc *d) {
                    "weights is %d: it must be GPU_MHA_WEIGHTS_NONE, _PER_HEAD or _AVERAGED",
                    weights);
     MHA_INVALID_IF(scores < GPU_MHA_SCORES_NONE || scores > GPU_MHA_SCORES_SOFTMAX,
-                   "scores is %d: it must be GPU_MHA_SCORES_NONE, _RAW, _CAPPED, _MASKED or _SOFTMAX",
+                   "scores is %d: it must be GPU_MHA_SCORES_NONE, _RAW, _CAPPED, _MASKED or "
+                   "_SOFTMAX",
                    scores);
     MHA_INVALID_IF(method < GPU_MHA_AUTO || method > GPU_MHA_STAGED,
                    "method is %d: it must be GPU_MHA_AUTO, GPU_MHA_FUSED or GPU_MHA_STAGED",
@@ -143,8 +144,8 @@ static gpu_mha_status read_tensors(struct mha_problem *p) {
                    "B * H * NQ is too large: it must fit this machine's addresses");
     if (d->weights != GPU_MHA_WEIGHTS_NONE || d->scores != GPU_MHA_SCORES_NONE) {
         MHA_INVALID_IF(!mha_size_fits(mha_size_mul(mha_problem_scores_count(p), 4)),
-                       "B * H * NQ * (NP + NK) is too large for weights or scores: it must fit this "
-                       "machine's addresses");
+                       "B * H * NQ * (NP + NK) is too large for weights or scores: it must fit "
+                       "this machine's addresses");
     }
     return GPU_MHA_OK;
 }
@@ -154,6 +155,7 @@ gpu_mha_status mha_problem_read(const gpu_mha_desc *desc, struct mha_problem *pr
     struct mha_problem p = {0};
     MHA_TRY(mha_struct_read(&p.desc, sizeof p.desc, desc, desc->struct_size, sizeof(gpu_mha_desc),
                             "gpu_mha_desc"));
+    p.desc.struct_size = sizeof p.desc;
     const gpu_mha_desc *d = &p.desc;
     MHA_TRY(check_sizes(d));
     MHA_TRY(check_scores(d));

@@ -6,7 +6,7 @@ static void destroy(void *state) {
     mha_attention_destroy(state);
 }
 
-static const struct mha_operation operation = {"an attention", destroy};
+const struct mha_operation mha_attention_operation = {"an attention", destroy};
 
 gpu_mha_status gpu_mha_plan_create(gpu_mha_context *context, const gpu_mha_desc *desc,
                                    gpu_mha_plan **plan) {
@@ -17,14 +17,14 @@ gpu_mha_status gpu_mha_plan_create(gpu_mha_context *context, const gpu_mha_desc 
     MHA_TRY(mha_attention_create(context, desc, &attention));
     char text[128];
     mha_attention_text(attention, text, sizeof text);
-    return mha_plan_create(context, 1, &operation, attention, attention->workspace_bytes, text,
-                           plan);
+    return mha_plan_create(context, &mha_attention_operation, attention,
+                           attention->workspace_bytes, text, plan);
 }
 
 gpu_mha_status gpu_mha_enqueue(gpu_mha_plan *plan, cl_command_queue queue,
                                const gpu_mha_buffers *buffers, cl_uint wait_count,
                                const cl_event *wait, cl_event *event) {
-    MHA_TRY(mha_plan_check(plan, &operation, queue, wait_count, wait, event));
+    MHA_TRY(mha_plan_check(plan, &mha_attention_operation, queue, wait_count, wait, event));
     MHA_INVALID_IF(buffers == NULL, "buffers is NULL: the buffers of the run are needed");
     gpu_mha_buffers b;
     MHA_TRY(mha_struct_read(&b, sizeof b, buffers, buffers->struct_size, sizeof(gpu_mha_buffers),

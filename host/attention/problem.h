@@ -12,7 +12,7 @@ struct mha_mask {
 };
 
 struct mha_problem {
-    gpu_mha_desc desc; /* a full copy; the fields below replace its optional ones */
+    gpu_mha_desc desc; /* a full copy of this library's size; what follows replaces its options */
     int64_t NT;
     float scale;
     int64_t window_left, window_right; /* MHA_UNBOUNDED (params.h) if open */

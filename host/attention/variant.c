@@ -10,6 +10,7 @@
 
 /* With more queries packing pays. */
 #define DECODE_QUERIES_MAX 4
+#define DECODE_VECTORS_MAX 16
 
 /*
  * Work-items that one device can keep busy: with fewer, the keys are split among more of them. A CPU
@@ -49,6 +50,8 @@ static gpu_mha_status try_decode(const struct mha_problem *p, const struct mha_d
         MHA_TRY(mha_tile_choose_decode(device, d->H / d->HKV * d->NQ, d->DK + d->DV, &v->tile,
                                        &fits));
     }
+    /* Its products are summed lane by lane without groups. */
+    fits = fits && d->DK <= (int64_t)DECODE_VECTORS_MAX * v->tile.VEC;
     v->path = fits ? MHA_PATH_DECODE : MHA_PATH_FUSED;
     return GPU_MHA_OK;
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "cl/recent.h"
 #include "core/log.h"
 
 /*
@@ -25,8 +26,7 @@ static void CL_CALLBACK log_driver_message(const char *message, const void *data
 
 static void destroy(gpu_mha_context *context)
 {
-    if (context->kept_destroy)
-        context->kept_destroy(context->kept);
+    mha_recent_destroy(context->recent);
     mha_program_cache_destroy(context->programs);
     if (context->queue)
         clReleaseCommandQueue(context->queue);

@@ -1,4 +1,4 @@
-/* The public context: an OpenCL context, its device, its programs, the plans gpu_mha() keeps. */
+/* The public context: an OpenCL context, its device, its programs, what blocking calls keep. */
 #ifndef MHA_CL_CONTEXT_H
 #define MHA_CL_CONTEXT_H
 
@@ -8,6 +8,8 @@
 
 #include "cl/kernel.h"
 
+struct mha_recent; /* recent.h */
+
 struct gpu_mha_context {
     atomic_int references;
     pid_t pid; /* of the process that made it: a context does not survive fork */
@@ -16,9 +18,7 @@ struct gpu_mha_context {
     struct mha_program_cache *programs;
     cl_command_queue queue; /* in-order, for the blocking calls; guarded by queue_lock */
     pthread_mutex_t queue_lock;
-    /* What the blocking calls keep between calls, guarded by queue_lock; destroyed with the context. */
-    void *kept;
-    void (*kept_destroy)(void *kept);
+    struct mha_recent *recent; /* of the blocking calls; NULL until used; guarded by queue_lock */
 };
 
 /* `context`, or the process-wide default for NULL: made on first use, kept. Checks fork. */

@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-gpu_mha_status mha_plan_create(gpu_mha_context *context, int holds_context,
-                               const struct mha_operation *operation, void *state,
-                               size_t workspace_bytes, const char *text, gpu_mha_plan **plan)
+gpu_mha_status mha_plan_create(gpu_mha_context *context, const struct mha_operation *operation,
+                               void *state, size_t workspace_bytes, const char *text,
+                               gpu_mha_plan **plan)
 {
     gpu_mha_status status = GPU_MHA_OK;
     gpu_mha_plan *made = calloc(1, sizeof *made);
@@ -14,15 +14,12 @@ gpu_mha_status mha_plan_create(gpu_mha_context *context, int holds_context,
         status = mha_error_set(GPU_MHA_HOST_MEMORY, "no memory for a plan");
         goto cleanup;
     }
-    if (holds_context) {
-        status = gpu_mha_context_retain(context);
-        if (status != GPU_MHA_OK) {
-            goto cleanup;
-        }
+    status = gpu_mha_context_retain(context);
+    if (status != GPU_MHA_OK) {
+        goto cleanup;
     }
     atomic_init(&made->references, 1);
     made->context = context;
-    made->holds_context = holds_context;
     made->operation = operation;
     made->state = state;
     made->workspace_bytes = workspace_bytes;
@@ -51,9 +48,7 @@ void gpu_mha_plan_release(gpu_mha_plan *plan)
         return;
     }
     plan->operation->destroy(plan->state);
-    if (plan->holds_context) {
-        gpu_mha_context_release(plan->context);
-    }
+    gpu_mha_context_release(plan->context);
     free(plan);
 }
 

@@ -6,26 +6,25 @@
 
 #include "cl/context.h"
 
-/* One per operation; its address tells whose plan it is. */
+/* One per operation; its address tells whose plan, or whose kept state, something is. */
 struct mha_operation {
-    const char *name;         /* for messages: "an attention" */
+    const char *name; /* for messages: "an attention" */
     void (*destroy)(void *state);
 };
 
 struct gpu_mha_plan {
     atomic_int references;
     gpu_mha_context *context;
-    int holds_context; /* 0 for the plans a context keeps for itself */
     const struct mha_operation *operation;
     void *state;
     size_t workspace_bytes;
     char text[160];
 };
 
-/* Takes `state` over, also on failure. Retains the context if `holds_context`. */
-gpu_mha_status mha_plan_create(gpu_mha_context *context, int holds_context,
-                               const struct mha_operation *operation, void *state,
-                               size_t workspace_bytes, const char *text, gpu_mha_plan **plan);
+/* Takes `state` over, also on failure. Retains the context. */
+gpu_mha_status mha_plan_create(gpu_mha_context *context, const struct mha_operation *operation,
+                               void *state, size_t workspace_bytes, const char *text,
+                               gpu_mha_plan **plan);
 
 /*
  * What every enqueue checks first: the plan is `operation`'s, the process is the one that made it,

@@ -28,6 +28,40 @@ static int64_t view_span(const struct mha_view *v)
     return mha_size_add(last, 1);
 }
 
+struct mha_transfer mha_transfer_in(const char *name, int wanted, const void *input,
+                                    struct mha_view host)
+{
+    return (struct mha_transfer){.name = name, .wanted = wanted, .input = input, .host = host};
+}
+
+struct mha_transfer mha_transfer_out(const char *name, int wanted, void *output,
+                                     struct mha_view host)
+{
+    return (struct mha_transfer){.name = name, .wanted = wanted, .output = output, .host = host};
+}
+
+struct mha_transfer mha_transfer_scratch(const char *name, size_t bytes)
+{
+    const struct mha_view view = mha_view_flat((int64_t)bytes, 1);
+    return (struct mha_transfer){
+        .name = name, .wanted = 1, .host = view, .device = view, .span = (int64_t)bytes};
+}
+
+/* 1 if the elements fill the span without a gap and without meeting twice, in any order of axes. */
+static int is_dense(const struct mha_view *v) {
+    int64_t next = 1;
+    for (int found = 1; found;) {
+        found = 0;
+        for (int a = 0; a < 4 && !found; ++a) {
+            if (v->length[a] > 1 && v->stride[a] == next) {
+                next = mha_size_mul(next, v->length[a]);
+                found = 1;
+            }
+        }
+    }
+    return next == view_span(v);
+}
+
 gpu_mha_status mha_transfer_plan(struct mha_transfer *t)
 {
     const void *given = t->output != NULL ? t->output : t->input;
@@ -47,7 +81,7 @@ gpu_mha_status mha_transfer_plan(struct mha_transfer *t)
         device.stride[a] = repeats ? 0 : packed;
         packed = repeats ? packed : mha_size_mul(packed, t->host.length[a]);
     }
-    if (packed < t->span) {
+    if (!is_dense(&t->host)) {
         t->whole = 0;
         t->device = device;
         t->span = packed;

@@ -28,6 +28,13 @@ struct mha_transfer {
     cl_mem mem;             /* set by mha_transfer_upload; NULL if span is 0 */
 };
 
+/* What the device reads, what it writes, and what only it sees. Planned next, but for scratch. */
+struct mha_transfer mha_transfer_in(const char *name, int wanted, const void *input,
+                                    struct mha_view host);
+struct mha_transfer mha_transfer_out(const char *name, int wanted, void *output,
+                                     struct mha_view host);
+struct mha_transfer mha_transfer_scratch(const char *name, size_t bytes);
+
 /* Lays out the device side, and checks that the pointer is there if and only if it must be. */
 gpu_mha_status mha_transfer_plan(struct mha_transfer *transfer);
 

@@ -80,11 +80,15 @@ static bool compute(gpu_mha_context *context, struct mha_demo *demo)
     const struct mha_demo_data *data = &demo->data;
     const int64_t mask_shape[4] = {data->B, 1, 1, data->N};
     double times[MHA_DEMO_REPEATS];
-    gpu_mha_layer_desc desc = {
+    gpu_mha_desc attention = {
+        .struct_size = sizeof attention,
+        .B = data->B, .H = data->H, .HKV = data->H, .NQ = data->N, .NK = data->N,
+        .DK = data->E / data->H, .DV = data->E / data->H,
+        .weights = GPU_MHA_WEIGHTS_PER_HEAD,
+    };
+    const gpu_mha_layer_desc desc = {
         .struct_size = sizeof desc,
-        .attention = {.B = data->B, .H = data->H, .HKV = data->H, .NQ = data->N, .NK = data->N,
-                      .DK = data->E / data->H, .DV = data->E / data->H,
-                      .weights = GPU_MHA_WEIGHTS_PER_HEAD},
+        .attention = &attention,
         .EQ = data->E, .EK = data->E, .EV = data->E, .EO = data->E,
         .bias_q = 1, .bias_k = 1, .bias_v = 1, .bias_out = 1,
     };
@@ -106,7 +110,7 @@ static bool compute(gpu_mha_context *context, struct mha_demo *demo)
         .weights = demo->weights,
     };
 
-    if (gpu_mha_mask_broadcast(&desc.attention, GPU_MHA_MASK_BOOL, 4, mask_shape) != GPU_MHA_OK)
+    if (gpu_mha_mask_broadcast(&attention, GPU_MHA_MASK_BOOL, 4, mask_shape) != GPU_MHA_OK)
         return false;
     for (int run = -1; run < MHA_DEMO_REPEATS; run++) {
         double start = mha_milliseconds();

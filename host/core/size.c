@@ -12,9 +12,6 @@ int64_t mha_size_mul(int64_t a, int64_t b)
 {
     if (a < 0 || b < 0)
         return INT64_MAX;
-    /* "Too large" is not forgotten by a factor of 0. */
-    if (a == INT64_MAX || b == INT64_MAX)
-        return INT64_MAX;
     if (b != 0 && a > INT64_MAX / b)
         return INT64_MAX;
     return a * b;

@@ -7,7 +7,8 @@
 
 /*
  * 0 <= a, b or the result saturates: INT64_MAX stands for "too large" and stays so through further
- * sums and products, so a chain of them needs one check at its end (mha_size_fits).
+ * sums and products, so a chain of them needs one check at its end (mha_size_fits). Only a factor
+ * of 0 gives 0 again, in whatever order it comes: nothing of something huge is nothing.
  */
 int64_t mha_size_add(int64_t a, int64_t b);
 int64_t mha_size_mul(int64_t a, int64_t b);

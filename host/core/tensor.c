@@ -50,6 +50,16 @@ size_t mha_index_bytes(gpu_mha_index_type type)
     return type == GPU_MHA_INDEX_NONE ? 0 : type == GPU_MHA_I32 ? 4 : 8;
 }
 
+size_t mha_mask_bytes(gpu_mha_mask_type type)
+{
+    switch (type) {
+    case GPU_MHA_MASK_NONE: return 0;
+    case GPU_MHA_MASK_BOOL: return 1;
+    case GPU_MHA_MASK_F32: return 4;
+    default: return 2;
+    }
+}
+
 gpu_mha_status mha_type_check(const char *name, gpu_mha_type type)
 {
     const int value = (int)type;

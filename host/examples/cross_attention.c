@@ -37,17 +37,21 @@ static void fill(float *x, size_t count, float size)
 
 static gpu_mha_status run(float *result)
 {
+    const gpu_mha_desc attention = {
+        .struct_size = sizeof attention,
+        .B = B,
+        .H = H,
+        .HKV = H,
+        .NQ = TARGET,
+        .NK = SOURCE,
+        .DK = D,
+        .DV = D,
+        .key_lengths = GPU_MHA_I32,
+        .weights = GPU_MHA_WEIGHTS_PER_HEAD,
+    };
     const gpu_mha_layer_desc desc = {
         .struct_size = sizeof desc,
-        .attention = {.B = B,
-                      .H = H,
-                      .HKV = H,
-                      .NQ = TARGET,
-                      .NK = SOURCE,
-                      .DK = D,
-                      .DV = D,
-                      .key_lengths = GPU_MHA_I32,
-                      .weights = GPU_MHA_WEIGHTS_PER_HEAD},
+        .attention = &attention,
         .EQ = DECODER,
         .EK = ENCODER,
         .EV = ENCODER,

@@ -1,7 +1,6 @@
 /* gpu_mha_layer(): the blocking call on host memory. */
-#include <inttypes.h>
-
-#include "cl/transfer.h"
+#include "attention/arrays.h"
+#include "cl/recent.h"
 #include "layer/layer.h"
 
 enum array {
@@ -16,57 +15,24 @@ enum array {
     BIAS_K,
     BIAS_V,
     BIAS_OUT,
-    MASK,
-    BIAS,
-    KEY_LENGTHS,
-    SLOPES,
-    SINKS,
-    OUTPUT,
-    LSE,
-    WEIGHTS,
-    SCORES,
-    WORKSPACE,
+    INPUTS, /* the first of mha_arrays_list's */
+    OUTPUT = INPUTS + MHA_ARRAY_INPUTS,
+    OUTPUTS, /* the first of mha_arrays_list's */
+    WORKSPACE = OUTPUTS + MHA_ARRAY_OUTPUTS,
     ARRAYS
+};
+
+/* Both descriptors as the device's buffers lie. A key: layer.attention is NULL. */
+struct device_desc {
+    gpu_mha_layer_desc layer;
+    gpu_mha_desc attention;
 };
 
 struct call {
     struct mha_layer_problem problem; /* as the caller's arrays lie */
-    gpu_mha_layer_desc device_desc;   /* as the device's buffers lie */
+    struct device_desc device_desc;
     struct mha_transfer arrays[ARRAYS];
 };
-
-/* What the host knows, the host checks: the device could only clamp. */
-static gpu_mha_status check_key_lengths(const gpu_mha_desc *d, const void *lengths)
-{
-    for (int64_t b = 0; d->key_lengths != GPU_MHA_INDEX_NONE && b < d->B; ++b) {
-        const int64_t length = d->key_lengths == GPU_MHA_I32 ? ((const int32_t *)lengths)[b]
-                                                             : ((const int64_t *)lengths)[b];
-        MHA_INVALID_IF(length < 0 || length > d->NK,
-                       "key_lengths[%" PRId64 "] is %" PRId64
-                       ": it must be from 0 to NK, which is %" PRId64,
-                       b, length, d->NK);
-    }
-    return GPU_MHA_OK;
-}
-
-static struct mha_transfer in(const char *name, int wanted, const void *input, struct mha_view view)
-{
-    return (struct mha_transfer){.name = name, .wanted = wanted, .input = input, .host = view};
-}
-
-static struct mha_transfer out(const char *name, int wanted, void *output, struct mha_view view)
-{
-    return (struct mha_transfer){.name = name, .wanted = wanted, .output = output, .host = view};
-}
-
-static struct mha_view view_of_mask(const struct mha_problem *p, const struct mha_mask *m,
-                                    size_t element_bytes)
-{
-    const gpu_mha_desc *d = &p->desc;
-    return (struct mha_view){{d->B, d->H, d->NQ, p->NT},
-                             {m->stride[0], m->stride[1], m->stride[2], m->stride[3]},
-                             element_bytes};
-}
 
 static struct mha_view view_of_input(const struct mha_linear *map)
 {
@@ -80,55 +46,53 @@ static void list_maps(struct call *call, const gpu_mha_layer_arrays *a)
     const void *inputs[] = {a->query_input, a->key_input, a->value_input, NULL};
     const void *weights[] = {a->weight_q, a->weight_k, a->weight_v, a->weight_out};
     const void *biases[] = {a->bias_q, a->bias_k, a->bias_v, a->bias_out};
+    struct mha_transfer *t = call->arrays;
     for (int m = 0; m < MHA_MAPS; ++m) {
         const struct mha_linear *map = &maps[m];
         const int own = map->weight_rows > 0;
         if (map->input_name != NULL) {
-            call->arrays[QUERY_INPUT + m] = in(map->input_name, 1, inputs[m], view_of_input(map));
+            t[QUERY_INPUT + m] =
+                mha_transfer_in(map->input_name, 1, inputs[m], view_of_input(map));
         }
-        call->arrays[WEIGHT_Q + m] =
-            in(map->weight_name, own, weights[m], mha_view_flat(map->weight_rows * map->K, bytes));
-        call->arrays[BIAS_Q + m] = in(map->bias_name, own && map->has_bias, biases[m],
-                                      mha_view_flat(map->weight_rows, bytes));
+        t[WEIGHT_Q + m] = mha_transfer_in(map->weight_name, own, weights[m],
+                                          mha_view_flat(map->weight_rows * map->K, bytes));
+        t[BIAS_Q + m] = mha_transfer_in(map->bias_name, own && map->has_bias, biases[m],
+                                        mha_view_flat(map->weight_rows, bytes));
     }
     const struct mha_linear *o = &maps[MHA_MAP_OUT];
-    call->arrays[OUTPUT] =
-        out("output", 1, a->output, mha_view_flat(o->M * o->N, mha_type_bytes(o->output_type)));
+    t[OUTPUT] = mha_transfer_out("output", 1, a->output,
+                                 mha_view_flat(o->M * o->N, mha_type_bytes(o->output_type)));
 }
 
-static void list_attention(struct call *call, const gpu_mha_layer_arrays *a)
+static void list_arrays(struct call *call, const gpu_mha_layer_arrays *a)
 {
-    const struct mha_problem *p = &call->problem.attention;
-    const gpu_mha_desc *d = &p->desc;
-    struct mha_transfer *t = call->arrays;
-    t[MASK] = in("mask", d->mask.type != GPU_MHA_MASK_NONE, a->mask, view_of_mask(p, &p->mask, 1));
-    t[BIAS] = in("bias", d->bias.type != GPU_MHA_MASK_NONE, a->bias,
-                 view_of_mask(p, &p->bias, d->bias.type == GPU_MHA_MASK_F32 ? 4 : 2));
-    t[KEY_LENGTHS] = in("key_lengths", d->key_lengths != GPU_MHA_INDEX_NONE, a->key_lengths,
-                        mha_view_flat(d->B, mha_index_bytes(d->key_lengths)));
-    t[SLOPES] = in("alibi_slopes", d->alibi == GPU_MHA_ALIBI_SLOPES, a->alibi_slopes,
-                   mha_view_flat(d->H, sizeof(float)));
-    t[SINKS] = in("sinks", d->sinks, a->sinks, mha_view_flat(d->H, sizeof(float)));
-    t[LSE] = out("lse", d->lse, a->lse, mha_view_flat(mha_problem_lse_count(p), sizeof(float)));
-    t[WEIGHTS] = out("weights", d->weights != GPU_MHA_WEIGHTS_NONE, a->weights,
-                     mha_view_flat(mha_problem_weights_count(p), sizeof(float)));
-    t[SCORES] = out("scores", d->scores != GPU_MHA_SCORES_NONE, a->scores,
-                    mha_view_flat(mha_problem_scores_count(p), sizeof(float)));
+    const gpu_mha_arrays inside = {.mask = a->mask,
+                                   .bias = a->bias,
+                                   .key_lengths = a->key_lengths,
+                                   .alibi_slopes = a->alibi_slopes,
+                                   .sinks = a->sinks,
+                                   .lse = a->lse,
+                                   .weights = a->weights,
+                                   .scores = a->scores};
+    list_maps(call, a);
+    mha_arrays_list(&call->problem.attention, &inside, &call->arrays[INPUTS],
+                    &call->arrays[OUTPUTS]);
 }
 
-/* The mask as its device buffer lies: gaps gone, an axis of stride 0 broadcast. */
-static gpu_mha_mask device_mask(const struct mha_transfer *t, const gpu_mha_mask *given)
+/* The caller's descriptors with both masks laid out as their device buffers are. */
+static void describe_device(struct call *call)
 {
-    gpu_mha_mask mask = {.type = given->type};
-    for (int a = 0; a < 4 && given->type != GPU_MHA_MASK_NONE; ++a) {
-        mask.strided = 1;
-        mask.shape[a] = t->device.stride[a] == 0 ? 1 : given->shape[a];
-        mask.stride[a] = t->device.stride[a];
-    }
-    return mask;
+    struct device_desc *d = &call->device_desc;
+    const struct mha_transfer *t = call->arrays;
+    d->layer = call->problem.desc;
+    d->attention = call->problem.attention_desc;
+    d->attention.mask =
+        mha_arrays_device_mask(&t[INPUTS + MHA_ARRAY_MASK], d->attention.mask.type);
+    d->attention.bias =
+        mha_arrays_device_mask(&t[INPUTS + MHA_ARRAY_BIAS], d->attention.bias.type);
 }
 
-static gpu_mha_buffer buffer(const struct call *call, enum array which)
+static gpu_mha_buffer buffer(const struct call *call, int which)
 {
     return (gpu_mha_buffer){call->arrays[which].mem, 0};
 }
@@ -146,24 +110,39 @@ static gpu_mha_layer_buffers buffers_of(const struct call *call)
                                    .bias_k = buffer(call, BIAS_K),
                                    .bias_v = buffer(call, BIAS_V),
                                    .bias_out = buffer(call, BIAS_OUT),
-                                   .mask = buffer(call, MASK),
-                                   .bias = buffer(call, BIAS),
-                                   .key_lengths = buffer(call, KEY_LENGTHS),
-                                   .alibi_slopes = buffer(call, SLOPES),
-                                   .sinks = buffer(call, SINKS),
+                                   .mask = buffer(call, INPUTS + MHA_ARRAY_MASK),
+                                   .bias = buffer(call, INPUTS + MHA_ARRAY_BIAS),
+                                   .key_lengths = buffer(call, INPUTS + MHA_ARRAY_KEY_LENGTHS),
+                                   .alibi_slopes = buffer(call, INPUTS + MHA_ARRAY_SLOPES),
+                                   .sinks = buffer(call, INPUTS + MHA_ARRAY_SINKS),
                                    .output = buffer(call, OUTPUT),
-                                   .lse = buffer(call, LSE),
-                                   .weights = buffer(call, WEIGHTS),
-                                   .scores = buffer(call, SCORES),
+                                   .lse = buffer(call, OUTPUTS + MHA_ARRAY_LSE),
+                                   .weights = buffer(call, OUTPUTS + MHA_ARRAY_WEIGHTS),
+                                   .scores = buffer(call, OUTPUTS + MHA_ARRAY_SCORES),
                                    .workspace = buffer(call, WORKSPACE)};
 }
 
-/* Upload, launch, download. The caller holds the queue's lock and releases the buffers. */
-static gpu_mha_status run(struct call *call, struct mha_layer *layer, gpu_mha_context *context)
+/* The layer as the device's buffers lie: the context's, so nothing needs destroying. */
+static gpu_mha_status prepare(const struct call *call, gpu_mha_context *context,
+                              struct mha_layer **layer)
 {
-    const int64_t bytes = (int64_t)layer->workspace_bytes;
-    call->arrays[WORKSPACE] = out("workspace", 1, NULL, mha_view_flat(bytes, 1));
-    call->arrays[WORKSPACE].span = bytes;
+    const struct device_desc *key = &call->device_desc;
+    *layer = mha_recent_find(context, &mha_layer_operation, key, sizeof *key);
+    if (*layer != NULL) {
+        return GPU_MHA_OK;
+    }
+    gpu_mha_layer_desc desc = key->layer;
+    desc.attention = &key->attention;
+    MHA_TRY(mha_layer_create(context, &desc, 0, layer));
+    return mha_recent_keep(context, &mha_layer_operation, key, sizeof *key, *layer);
+}
+
+/* Upload, launch, download. The caller holds the queue's lock and releases the buffers. */
+static gpu_mha_status run(struct call *call, gpu_mha_context *context)
+{
+    struct mha_layer *layer = NULL;
+    MHA_TRY(prepare(call, context, &layer));
+    call->arrays[WORKSPACE] = mha_transfer_scratch("workspace", layer->workspace_bytes);
     for (int a = 0; a < ARRAYS; ++a) {
         MHA_TRY(mha_transfer_upload(&call->arrays[a], context->cl));
     }
@@ -172,7 +151,7 @@ static gpu_mha_status run(struct call *call, struct mha_layer *layer, gpu_mha_co
     mha_chain_begin(&chain, context->queue, 0, NULL);
     const gpu_mha_status launched = mha_layer_launch(layer, &buffers, &chain);
     MHA_TRY(mha_chain_end(&chain, launched, NULL));
-    for (int a = OUTPUT; a <= SCORES; ++a) {
+    for (int a = OUTPUT; a < WORKSPACE; ++a) {
         MHA_TRY(mha_transfer_download(&call->arrays[a], context->queue));
     }
     return GPU_MHA_OK;
@@ -187,31 +166,21 @@ gpu_mha_status gpu_mha_layer(gpu_mha_context *context, const gpu_mha_layer_desc 
     MHA_INVALID_IF(arrays == NULL, "arrays is NULL: the host arrays are needed");
     MHA_TRY(mha_struct_read(&given, sizeof given, arrays, arrays->struct_size,
                             sizeof(gpu_mha_layer_arrays), "gpu_mha_layer_arrays"));
-    list_maps(&call, &given);
-    list_attention(&call, &given);
+    list_arrays(&call, &given);
     for (int a = 0; a < WORKSPACE; ++a) {
         MHA_TRY(mha_transfer_plan(&call.arrays[a]));
     }
-    MHA_TRY(check_key_lengths(&call.problem.attention.desc, given.key_lengths));
+    MHA_TRY(mha_arrays_check_key_lengths(&call.problem.attention, given.key_lengths));
     MHA_TRY(mha_context_resolve(context, &context));
     if (call.problem.attention.empty_output) {
         return GPU_MHA_OK;
     }
-    call.device_desc = call.problem.desc;
-    call.device_desc.struct_size = sizeof call.device_desc;
-    call.device_desc.attention.mask =
-        device_mask(&call.arrays[MASK], &call.problem.desc.attention.mask);
-    call.device_desc.attention.bias =
-        device_mask(&call.arrays[BIAS], &call.problem.desc.attention.bias);
-
-    struct mha_layer *layer = NULL;
-    MHA_TRY(mha_layer_create(context, &call.device_desc, 0, &layer));
+    describe_device(&call);
     pthread_mutex_lock(&context->queue_lock);
-    const gpu_mha_status status = run(&call, layer, context);
+    const gpu_mha_status status = run(&call, context);
     for (int a = 0; a < ARRAYS; ++a) {
         mha_transfer_release(&call.arrays[a]);
     }
     pthread_mutex_unlock(&context->queue_lock);
-    mha_layer_destroy(layer);
     return status;
 }

@@ -35,19 +35,17 @@ static gpu_mha_status check_tensors(const gpu_mha_desc *d)
 }
 
 /* The attention inside: as the caller describes it, on tensors that the layer makes. */
-static gpu_mha_status read_attention(struct mha_layer_problem *p)
+static gpu_mha_status read_attention(const gpu_mha_desc *given, struct mha_layer_problem *p)
 {
-    const gpu_mha_desc *given = &p->desc.attention;
-    /* The descriptor lies inside another struct: behind it are fields that are not its own. */
-    MHA_INVALID_IF(given->struct_size != 0 && given->struct_size != sizeof *given,
-                   "attention.struct_size is %zu: it must be 0 or sizeof(gpu_mha_desc), %zu",
-                   given->struct_size, sizeof *given);
-    MHA_INVALID_IF(given->NP != 0,
-                   "attention.NP is %" PRId64 ": a layer has no past keys, so it "
-                   "must be 0",
-                   given->NP);
-    MHA_TRY(check_tensors(given));
-    gpu_mha_desc inner = *given;
+    gpu_mha_desc *d = &p->attention_desc;
+    MHA_INVALID_IF(given == NULL, "attention is NULL: the descriptor of the attention is needed");
+    MHA_TRY(mha_struct_read(d, sizeof *d, given, given->struct_size, sizeof(gpu_mha_desc),
+                            "gpu_mha_desc"));
+    d->struct_size = sizeof *d;
+    MHA_INVALID_IF(d->NP != 0,
+                   "attention.NP is %" PRId64 ": a layer has no past keys, so it must be 0", d->NP);
+    MHA_TRY(check_tensors(d));
+    gpu_mha_desc inner = *d;
     inner.query = inner.key = inner.value = inner.output =
         (gpu_mha_tensor){.type = GPU_MHA_F32, .layout = GPU_MHA_BNHD};
     return mha_problem_read(&inner, &p->attention);
@@ -85,7 +83,7 @@ static gpu_mha_status check_fields(const gpu_mha_layer_desc *d)
 static void describe_maps(struct mha_layer_problem *p)
 {
     const gpu_mha_layer_desc *d = &p->desc;
-    const gpu_mha_desc *a = &d->attention;
+    const gpu_mha_desc *a = &p->attention_desc;
     const int64_t queries = mha_size_mul(a->B, a->NQ), keys = mha_size_mul(a->B, a->NK);
     const int64_t q = mha_size_mul(a->H, a->DK), k = mha_size_mul(a->HKV, a->DK);
     const int64_t v = mha_size_mul(a->HKV, a->DV);
@@ -159,7 +157,9 @@ gpu_mha_status mha_layer_read(const gpu_mha_layer_desc *desc, struct mha_layer_p
     struct mha_layer_problem p = {0};
     MHA_TRY(mha_struct_read(&p.desc, sizeof p.desc, desc, desc->struct_size,
                             sizeof(gpu_mha_layer_desc), "gpu_mha_layer_desc"));
-    MHA_TRY(read_attention(&p));
+    p.desc.struct_size = sizeof p.desc;
+    p.desc.attention = NULL;
+    MHA_TRY(read_attention(desc->attention, &p));
     MHA_TRY(check_fields(&p.desc));
     describe_maps(&p);
     MHA_TRY(check_spans(&p));

@@ -1,72 +1,10 @@
 /* Layer descriptor -> layer ready to run, and the run. */
 #include "layer/layer.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "attention/workspace.h"
-#include "cl/region.h"
 #include "common/convert_params.h"
-
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
-/* Takes `count` floats; every part begins where a sub-buffer may. */
-static int64_t carve_part(struct mha_carver *carver, const struct mha_layer *layer, int64_t count)
-{
-    const int64_t at = mha_carve(carver, count);
-    carver->bytes = mha_size_round_up(carver->bytes, layer->align_bytes);
-    return at;
-}
-
-/*
- * The maps' parts and the attention's workspace are never in use at the same time, so they lie in
- * the same place.
- */
-static gpu_mha_status carve(struct mha_layer *layer, const struct mha_device *device)
-{
-    const struct mha_linear *maps = layer->problem.maps;
-    struct mha_layer_parts *parts = &layer->parts;
-    int64_t input = 0, weight = 0, scratch = 0;
-    for (int m = 0; m < MHA_MAPS; ++m) {
-        const struct mha_linear *map = &maps[m];
-        if (map->input_type != GPU_MHA_F32) {
-            input = larger(input, mha_size_mul(map->M, map->K));
-        }
-        if (layer->problem.desc.weight_type != GPU_MHA_F32) {
-            weight = larger(weight, mha_size_mul(map->N, map->K));
-        }
-        scratch = larger(scratch, (int64_t)(layer->gemms[m].scratch_bytes / sizeof(float)));
-    }
-    const struct mha_linear *out = &maps[MHA_MAP_OUT];
-    struct mha_carver carver = {0};
-    parts->query =
-        carve_part(&carver, layer, mha_size_mul(maps[MHA_MAP_QUERY].M, maps[MHA_MAP_QUERY].N));
-    parts->key = carve_part(&carver, layer, mha_size_mul(maps[MHA_MAP_KEY].M, maps[MHA_MAP_KEY].N));
-    parts->value =
-        carve_part(&carver, layer, mha_size_mul(maps[MHA_MAP_VALUE].M, maps[MHA_MAP_VALUE].N));
-    parts->attended = carve_part(&carver, layer, mha_size_mul(out->M, out->K));
-    struct mha_carver inside = carver;
-    parts->input = carve_part(&carver, layer, input);
-    parts->weight = carve_part(&carver, layer, weight);
-    parts->scratch = carve_part(&carver, layer, scratch);
-    parts->product = carve_part(&carver, layer,
-                                out->output_type != GPU_MHA_F32 ? mha_size_mul(out->M, out->N) : 0);
-    parts->attention =
-        carve_part(&inside, layer, (int64_t)(layer->attention->workspace_bytes / sizeof(float)));
-    /* The caller's workspace begins at a multiple of MHA_WORKSPACE_ALIGN only. */
-    const int64_t bytes =
-        mha_size_add(larger(carver.bytes, inside.bytes), layer->align_bytes - MHA_WORKSPACE_ALIGN);
-    MHA_RETURN_IF(
-        !mha_size_fits(bytes) || (cl_ulong)bytes > device->max_alloc_bytes, GPU_MHA_UNSUPPORTED,
-        "the workspace of the layer is %" PRId64 " bytes: the device allocates at most %" PRIu64,
-        bytes, (uint64_t)device->max_alloc_bytes);
-    layer->workspace_bytes = (size_t)bytes;
-    return GPU_MHA_OK;
-}
 
 static gpu_mha_status prepare(struct mha_layer *layer, gpu_mha_context *context, int warm)
 {
@@ -75,7 +13,6 @@ static gpu_mha_status prepare(struct mha_layer *layer, gpu_mha_context *context,
     if (p->attention.empty_output) {
         return GPU_MHA_OK;
     }
-    layer->align_bytes = larger((int64_t)context->device.base_align_bytes, MHA_WORKSPACE_ALIGN);
     for (int m = 0; m < MHA_MAPS; ++m) {
         const struct mha_linear *map = &p->maps[m];
         const struct mha_gemm_shape shape = {map->M, map->N, map->K, map->K, map->K, map->N};
@@ -84,7 +21,7 @@ static gpu_mha_status prepare(struct mha_layer *layer, gpu_mha_context *context,
             MHA_TRY(mha_gemm_warm(context, &layer->gemms[m]));
         }
     }
-    MHA_TRY(carve(layer, &context->device));
+    MHA_TRY(mha_layer_carve(layer, &context->device));
     struct mha_options none = {{0}};
     return mha_kernel_create(context->programs, &context->device, "convert.cl", "convert_rows",
                              &none, layer->attention->variant.tile.local, &layer->convert);
@@ -129,54 +66,6 @@ void mha_layer_text(const struct mha_layer *layer, char *text, size_t size)
     } else {
         snprintf(text, size, "products %s, %s", layer->gemms[MHA_MAP_OUT].kind->name, inside);
     }
-}
-
-gpu_mha_status mha_layer_check(const struct mha_layer *layer, const gpu_mha_layer_buffers *b,
-                               cl_context cl)
-{
-    const struct mha_layer_problem *lp = &layer->problem;
-    const struct mha_problem *p = &lp->attention;
-    const gpu_mha_desc *d = &p->desc;
-    const struct mha_linear *q = &lp->maps[MHA_MAP_QUERY], *k = &lp->maps[MHA_MAP_KEY];
-    const struct mha_linear *v = &lp->maps[MHA_MAP_VALUE], *o = &lp->maps[MHA_MAP_OUT];
-    const int any = !p->empty_output;
-    const int separate = !lp->desc.packed_qkv;
-    const size_t weight = mha_type_bytes(lp->desc.weight_type);
-    /* A layer without output reads nothing, so its inputs may be absent. */
-    const struct mha_region regions[] = {
-        {"query_input", b->query_input, 1, any * q->M * q->K, mha_type_bytes(q->input_type),
-         MHA_READ},
-        {"key_input", b->key_input, 1, any * k->M * k->K, mha_type_bytes(k->input_type), MHA_READ},
-        {"value_input", b->value_input, 1, any * v->M * v->K, mha_type_bytes(v->input_type),
-         MHA_READ},
-        {"weight_q", b->weight_q, 1, any * q->weight_rows * q->K, weight, MHA_READ},
-        {"weight_k", b->weight_k, separate, any * k->weight_rows * k->K, weight, MHA_READ},
-        {"weight_v", b->weight_v, separate, any * v->weight_rows * v->K, weight, MHA_READ},
-        {"weight_out", b->weight_out, 1, any * o->weight_rows * o->K, weight, MHA_READ},
-        {"bias_q", b->bias_q, q->has_bias, any * q->weight_rows, weight, MHA_READ},
-        {"bias_k", b->bias_k, separate && k->has_bias, any * k->weight_rows, weight, MHA_READ},
-        {"bias_v", b->bias_v, separate && v->has_bias, any * v->weight_rows, weight, MHA_READ},
-        {"bias_out", b->bias_out, o->has_bias, any * o->weight_rows, weight, MHA_READ},
-        {"mask", b->mask, d->mask.type != GPU_MHA_MASK_NONE, any * p->mask.span, 1, MHA_READ},
-        {"bias", b->bias, d->bias.type != GPU_MHA_MASK_NONE, any * p->bias.span,
-         d->bias.type == GPU_MHA_MASK_F32 ? 4 : 2, MHA_READ},
-        {"key_lengths", b->key_lengths, d->key_lengths != GPU_MHA_INDEX_NONE, any * d->B,
-         d->key_lengths == GPU_MHA_I32 ? 4 : 8, MHA_READ},
-        {"alibi_slopes", b->alibi_slopes, d->alibi == GPU_MHA_ALIBI_SLOPES, any * d->H, 4,
-         MHA_READ},
-        {"sinks", b->sinks, d->sinks, any * d->H, 4, MHA_READ},
-        {"output", b->output, 1, any * o->M * o->N, mha_type_bytes(o->output_type), MHA_EXCLUSIVE},
-        {"lse", b->lse, d->lse, d->lse ? mha_problem_lse_count(p) : 0, 4, MHA_EXCLUSIVE},
-        {"weights", b->weights, d->weights != GPU_MHA_WEIGHTS_NONE, mha_problem_weights_count(p), 4,
-         MHA_EXCLUSIVE},
-        {"scores", b->scores, d->scores != GPU_MHA_SCORES_NONE,
-         d->scores != GPU_MHA_SCORES_NONE ? mha_problem_scores_count(p) : 0, 4, MHA_EXCLUSIVE},
-        {"workspace", b->workspace, 1, (int64_t)layer->workspace_bytes, 1, MHA_EXCLUSIVE},
-    };
-    MHA_INVALID_IF(b->workspace.offset % MHA_WORKSPACE_ALIGN != 0,
-                   "workspace.offset is %" PRIu64 ": it must be a multiple of %d bytes",
-                   b->workspace.offset, MHA_WORKSPACE_ALIGN);
-    return mha_regions_check(regions, (int)(sizeof regions / sizeof regions[0]), cl);
 }
 
 /* The workspace of one run. */

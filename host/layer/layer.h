@@ -24,8 +24,9 @@ struct mha_linear {
 
 /* A descriptor, checked and with every default filled in. */
 struct mha_layer_problem {
-    gpu_mha_layer_desc desc;
-    struct mha_problem attention; /* the one inside, on its packed single-precision tensors */
+    gpu_mha_layer_desc desc;      /* attention is NULL: it is the caller's */
+    gpu_mha_desc attention_desc;  /* a copy of it */
+    struct mha_problem attention; /* the same on the layer's own packed single-precision tensors */
     struct mha_linear maps[MHA_MAPS];
 };
 
@@ -48,10 +49,15 @@ struct mha_layer {
     size_t workspace_bytes;
 };
 
+extern const struct mha_operation mha_layer_operation;
+
 /* `warm` = 1: the first launch compiles nothing of the products any more. */
 gpu_mha_status mha_layer_create(gpu_mha_context *context, const gpu_mha_layer_desc *desc, int warm,
                                 struct mha_layer **layer);
 void mha_layer_destroy(struct mha_layer *layer); /* NULL-safe */
+
+/* Lays out the workspace. The products and the attention inside have been prepared. */
+gpu_mha_status mha_layer_carve(struct mha_layer *layer, const struct mha_device *device);
 
 /* "products CLBlast, fused 12x32" */
 void mha_layer_text(const struct mha_layer *layer, char *text, size_t size);

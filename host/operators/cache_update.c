@@ -37,8 +37,7 @@ static gpu_mha_status read_desc(const gpu_mha_cache_desc *desc, struct mha_opera
     MHA_TRY(mha_tensor_read("update", &d.update, MHA_INPUT, d.B, d.H, d.N, d.D, &update));
     MHA_TRY(mha_tensor_read("cache", &d.cache, MHA_OUTPUT, d.B, d.H, d.NC, d.D, cache));
 
-    /* The lengths that may be 0 first: a product that became too large stays so. */
-    const int64_t rows = mha_size_mul(mha_size_mul(d.B, d.N), d.H);
+    const int64_t rows = mha_size_mul(mha_size_mul(d.B, d.H), d.N);
     const int64_t chunks = mha_size_ceil_div(d.D, MHA_CACHE_CHUNK);
     *op = (struct mha_operator){.file = "cache_update.cl",
                                 .kernel = "cache_update",

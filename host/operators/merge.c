@@ -22,8 +22,7 @@ static gpu_mha_status read_desc(const gpu_mha_merge_desc *desc, struct mha_opera
     MHA_TRY(mha_tensor_read("b", &d.b, MHA_INPUT, d.B, d.H, d.NQ, d.DV, &b));
     MHA_TRY(mha_tensor_read("output", &d.output, MHA_OUTPUT, d.B, d.H, d.NQ, d.DV, &output));
 
-    /* The lengths that may be 0 first: a product that became too large stays so. */
-    const int64_t rows = mha_size_mul(mha_size_mul(d.B, d.NQ), d.H);
+    const int64_t rows = mha_size_mul(mha_size_mul(d.B, d.H), d.NQ);
     *op = (struct mha_operator){.file = "merge.cl",
                                 .kernel = "merge_pair",
                                 .DV = d.DV,

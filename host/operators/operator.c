@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cl/recent.h"
 #include "cl/region.h"
 #include "operators/overlap.h"
 
@@ -15,6 +16,12 @@
 struct prepared {
     struct mha_operator op;
     struct mha_kernel kernel; /* zero if there are no items */
+};
+
+/* Everything that a kernel is built from: the key of what the blocking calls keep. */
+struct kernel_key {
+    const char *file, *kernel; /* literals, so the addresses do */
+    int64_t DV;
 };
 
 struct mha_operand mha_operand_tensor(const struct mha_tensor *tensor, size_t place_at)
@@ -77,13 +84,9 @@ static void set_place(struct mha_operator *op, int i, uint64_t offset,
            operand->is_tensor ? sizeof place : sizeof place.offset);
 }
 
-static gpu_mha_status prepare(struct prepared *prepared, gpu_mha_context *context,
-                              const struct mha_operator *op)
+static gpu_mha_status make_kernel(gpu_mha_context *context, const struct mha_operator *op,
+                                  struct mha_kernel *kernel)
 {
-    *prepared = (struct prepared){.op = *op};
-    if (op->items == 0) {
-        return GPU_MHA_OK;
-    }
     struct mha_options options = {{0}};
     if (op->DV > 0) {
         mha_options_int(&options, "DV", op->DV);
@@ -92,7 +95,7 @@ static gpu_mha_status prepare(struct prepared *prepared, gpu_mha_context *contex
     }
     const gpu_mha_status status =
         mha_kernel_create(context->programs, &context->device, op->file, op->kernel, &options,
-                          LOCAL_SIZE, &prepared->kernel);
+                          LOCAL_SIZE, kernel);
     mha_options_free(&options);
     return status;
 }
@@ -126,12 +129,14 @@ gpu_mha_status mha_operator_plan(gpu_mha_context *context, const struct mha_oper
     MHA_TRY(mha_context_resolve(context, &context));
     struct prepared *made = calloc(1, sizeof *made);
     MHA_RETURN_IF(made == NULL, GPU_MHA_HOST_MEMORY, "no memory for %s plan", operation->name);
-    const gpu_mha_status status = prepare(made, context, op);
+    made->op = *op;
+    const gpu_mha_status status =
+        op->items == 0 ? GPU_MHA_OK : make_kernel(context, op, &made->kernel);
     if (status != GPU_MHA_OK) {
         free(made);
         return status;
     }
-    return mha_plan_create(context, 1, operation, made, 0,
+    return mha_plan_create(context, operation, made, 0,
                            op->items == 0 ? "nothing to compute" : op->kernel, plan);
 }
 
@@ -228,20 +233,50 @@ gpu_mha_status mha_operator_check_arrays(const struct mha_operator *op,
     return plan_transfers(op, arrays, transfers);
 }
 
-/* Upload, launch, download. The caller releases kernel and buffers. */
-static gpu_mha_status run(struct prepared *prepared, gpu_mha_context *context,
-                          const struct mha_operator *op, struct mha_transfer *transfers)
+static void destroy_kernel(void *state)
 {
+    mha_kernel_destroy(state);
+    free(state);
+}
+
+static const struct mha_operation kernel_alone = {"the kernel of an operator", destroy_kernel};
+
+/* The kernel of an operator: the context's, so nothing needs destroying. */
+static gpu_mha_status get_kernel(gpu_mha_context *context, const struct mha_operator *op,
+                                 struct mha_kernel **kernel)
+{
+    const struct kernel_key key = {op->file, op->kernel, op->DV};
+    *kernel = mha_recent_find(context, &kernel_alone, &key, sizeof key);
+    if (*kernel != NULL) {
+        return GPU_MHA_OK;
+    }
+    struct mha_kernel *made = calloc(1, sizeof *made);
+    MHA_RETURN_IF(made == NULL, GPU_MHA_HOST_MEMORY, "no memory for the kernel %s", op->kernel);
+    const gpu_mha_status status = make_kernel(context, op, made);
+    if (status != GPU_MHA_OK) {
+        free(made);
+        return status;
+    }
+    *kernel = made;
+    return mha_recent_keep(context, &kernel_alone, &key, sizeof key, made);
+}
+
+/* Upload, launch, download. The caller holds the queue's lock and releases the buffers. */
+static gpu_mha_status run(gpu_mha_context *context, const struct mha_operator *op,
+                          struct mha_transfer *transfers)
+{
+    struct mha_kernel *kernel = NULL;
+    struct mha_operator placed = *op;
     cl_mem memory[MHA_OPERANDS_MAX];
-    MHA_TRY(prepare(prepared, context, op));
+    MHA_TRY(get_kernel(context, op, &kernel));
     for (int i = 0; i < op->operand_count; ++i) {
         MHA_TRY(mha_transfer_upload(&transfers[i], context->cl));
         memory[i] = transfers[i].mem;
-        set_place(&prepared->op, i, 0, &transfers[i].device);
+        set_place(&placed, i, 0, &transfers[i].device);
     }
     struct mha_chain chain;
     mha_chain_begin(&chain, context->queue, 0, NULL);
-    MHA_TRY(mha_chain_end(&chain, launch(&chain, &prepared->kernel, &prepared->op, memory), NULL));
+    MHA_TRY(mha_chain_end(&chain, launch(&chain, kernel, &placed, memory), NULL));
     for (int i = 0; i < op->operand_count; ++i) {
         if (op->operands[i].is_output) {
             MHA_TRY(mha_transfer_download(&transfers[i], context->queue));
@@ -254,18 +289,16 @@ gpu_mha_status mha_operator_call(gpu_mha_context *context, const struct mha_oper
                                  const struct mha_operand_array *arrays)
 {
     struct mha_transfer transfers[MHA_OPERANDS_MAX];
-    struct prepared prepared = {.op = *op};
     MHA_TRY(plan_transfers(op, arrays, transfers));
     MHA_TRY(mha_context_resolve(context, &context));
     if (op->items == 0) {
         return GPU_MHA_OK;
     }
     pthread_mutex_lock(&context->queue_lock);
-    const gpu_mha_status status = run(&prepared, context, op, transfers);
+    const gpu_mha_status status = run(context, op, transfers);
     for (int i = 0; i < op->operand_count; ++i) {
         mha_transfer_release(&transfers[i]);
     }
     pthread_mutex_unlock(&context->queue_lock);
-    mha_kernel_destroy(&prepared.kernel);
     return status;
 }

@@ -49,6 +49,9 @@
  *   |bias[j]| (ALiBi included), and half of the output type's smallest subnormal added:
  *     |o - o64| <= u |o64| + 2^-24 (sum_j w[j] (8 + 4 a[j]) |v[j]| + sum_j 4 w[j] a[j] * sum_j w[j] |v[j]|)
  *     |lse - lse64| <= 2^-24 (8 + |lse64| + 4 sum_j w[j] a[j])
+ *   This holds while single precision can hold what lies between: products q k and their sums,
+ *   scores times log2 e, and sums of exp(s - m) v before they are divided, m the row's largest
+ *   score. A weight below 2^-126 of the row's largest counts as 0.
  * - The same inputs on the same device, driver and plan give the same bits, from any thread, queue,
  *   batch position or repeat.
  *
@@ -62,11 +65,11 @@
  * ("off" or empty: nothing is kept), else in $XDG_CACHE_HOME/gpu_mha, else in $HOME/.cache/gpu_mha.
  * It must belong to the user and be writable to no one else, and is made if missing; at most 256
  * files and 256 MB stay there, and deleting any of them is safe at any time. A file serves only the
- * very source, options, device and driver that it was made from. One that is damaged, or that the driver
- * refuses, is replaced, and a directory that cannot be used is done without; neither is an error.
- * PoCL makes binaries slowly; there they are written when the last reference to a context is
- * released, which takes a second or two the first time. The default context is not released: on
- * PoCL its programs come from the cache that PoCL itself has.
+ * very source, options, device and driver that it was made from. One that is damaged, or that the
+ * driver refuses, is replaced, and a directory that cannot be used is done without; neither is an
+ * error. PoCL makes binaries slowly: there they are written when the last reference to a context is
+ * released, which takes some seconds the first time. The default context is not released: on PoCL
+ * its programs come from the cache that PoCL itself has.
  *
  * Errors. Every function that can fail returns a gpu_mha_status. Arguments are checked before any
  * work: a refused call has written nothing. After any failure nothing is leaked and the next call
@@ -366,7 +369,9 @@ typedef struct gpu_mha_arrays {
 /*
  * Computes one attention on host memory: copies in, computes, copies out, returns when done.
  * `context` NULL: a context that the library makes on first use as gpu_mha_context_create(NULL)
- * does and keeps to the end of the process. The context keeps the plans of its latest descriptors.
+ * does and keeps to the end of the process. For all blocking calls, those of the other operations
+ * too, the context keeps what it made ready for the latest 16 descriptors: a call in a loop
+ * prepares nothing anew.
  */
 GPU_MHA_API gpu_mha_status gpu_mha(gpu_mha_context *context, const gpu_mha_desc *desc,
                                    const gpu_mha_arrays *arrays);
@@ -391,7 +396,7 @@ GPU_MHA_API void gpu_mha_plan_release(gpu_mha_plan *plan);
 /* Bytes of device memory that one run needs at buffers.workspace; 0 if none, and for NULL. */
 GPU_MHA_API size_t gpu_mha_plan_workspace_bytes(const gpu_mha_plan *plan);
 
-/* Which kernels a plan runs, e.g. "fused 12x32 split 4"; lives as long as the plan. */
+/* Which kernels a plan runs, e.g. "fused 12x32", "decode 4x16 split 4"; lives as long as the plan. */
 GPU_MHA_API const char *gpu_mha_plan_text(const gpu_mha_plan *plan);
 
 /* A buffer and the element at which a tensor's (0, 0, 0, 0) lies. Alignment of the type only. */
@@ -418,7 +423,7 @@ typedef struct gpu_mha_buffers {
 
 /*
  * Puts one run on `queue` (in-order or out-of-order, same OpenCL context and device as the plan)
- * and returns without waiting. Work starts after `wait` (may be NULL if wait_count is 0).
+ * and returns without waiting. Work starts after `wait` (NULL if and only if wait_count is 0).
  * `event`, if not NULL, receives an event on success, always: it completes with the last command
  * and the caller releases it. Nothing is allocated on the device. Buffers too small for their
  * strides are refused. On failure `*event` is NULL, and commands already put on the queue write at
@@ -443,7 +448,7 @@ typedef struct gpu_mha_merge_desc {
     gpu_mha_tensor a, b, output; /* (B, H, NQ, DV) */
 } gpu_mha_merge_desc;
 
-/* `output`, `lse` may be the very buffer, offset and layout of side a or b: merged in place. */
+/* `output`, `lse` may be the very buffer, offset, type and layout of a side: merged in place. */
 typedef struct gpu_mha_merge_buffers {
     size_t struct_size;
     gpu_mha_buffer a, lse_a, b, lse_b; /* LSE: (B, H, NQ) packed, float */
@@ -577,10 +582,10 @@ GPU_MHA_API gpu_mha_status gpu_mha_cache_enqueue(gpu_mha_plan *plan, cl_command_
  */
 typedef struct gpu_mha_layer_desc {
     size_t struct_size;
-    /* The attention inside. The fields query, key, value and output give only a type: the type of
-     * query_input, key_input, value_input and of the output; their layout and strides are 0. NP is
-     * 0. */
-    gpu_mha_desc attention;
+    /* The attention inside; borrowed during the call, so a plan does not need it any more. The
+     * fields query, key, value and output give only a type: the type of query_input, key_input,
+     * value_input and of the output; their layout and strides are 0. NP is 0. */
+    const gpu_mha_desc *attention;
     int64_t EQ, EK, EV; /* widths of query_input, key_input, value_input; >= 1 */
     int64_t EO;         /* width of the output; >= 1 */
     gpu_mha_type weight_type; /* of all weights and biases */
@@ -624,8 +629,8 @@ GPU_MHA_API gpu_mha_status gpu_mha_layer_plan_create(gpu_mha_context *context,
 
 /*
  * As gpu_mha_enqueue. Where CLBlast makes the products: version 1.5 knows no wait lists, so on an
- * out-of-order queue a barrier stands before and behind each, which also orders other commands of
- * that queue.
+ * out-of-order queue a barrier stands in front of each, which also orders other commands of that
+ * queue.
  */
 GPU_MHA_API gpu_mha_status gpu_mha_layer_enqueue(gpu_mha_plan *plan, cl_command_queue queue,
                                                  const gpu_mha_layer_buffers *buffers,

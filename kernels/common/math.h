@@ -169,6 +169,29 @@ MHA_INLINE float mha_larger(float a, float b)
     return a > b ? a : b;
 }
 
+/*
+ * Compensated sums (Kahan 1965): `rest` is what rounding took from `total` too much, and is given back
+ * with the next term. The error then does not grow with the number of terms. A rest of NaN, which
+ * infinities leave, is none.
+ */
+MHA_INLINE void mha_add_v(mha_floatv *total, mha_floatv *rest, mha_floatv x)
+{
+    const mha_floatv y = x - *rest;
+    const mha_floatv sum = *total + y;
+    const mha_floatv lost = (sum - *total) - y;
+    *rest = select(lost, (mha_floatv)(0.0f), lost != lost);
+    *total = sum;
+}
+
+MHA_INLINE void mha_add(float *total, float *rest, float x)
+{
+    const float y = x - *rest;
+    const float sum = *total + y;
+    const float lost = (sum - *total) - y;
+    *rest = lost != lost ? 0.0f : lost;
+    *total = sum;
+}
+
 /* Across a vector by halves: pairwise, so the sum's error grows with log2(VEC) only. */
 MHA_INLINE float mha_sum_across(mha_floatv v)
 {

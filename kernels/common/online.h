@@ -20,7 +20,7 @@ struct mha_rows {
     struct mha_range range[MQ];
     struct mha_row_terms terms[MQ];
     struct mha_mask_rows masks[MQ];
-    float m[MQ], l[MQ];
+    float m[MQ], l[MQ], l_rest[MQ]; /* l is a compensated sum */
     uint seen[MQ]; /* not 0 once a visible key was met */
 };
 
@@ -73,6 +73,7 @@ MHA_INLINE void mha_rows_begin(const struct mha_params *p, struct mha_rows *rows
         rows->masks[r] = mha_mask_rows_of(p, b, h, i);
         rows->m[r] = sink;
         rows->l[r] = sink == -INFINITY ? 0.0f : mha_exp2(sink - sink);
+        rows->l_rest[r] = 0.0f;
         rows->seen[r] = 0;
     }
 }
@@ -147,7 +148,7 @@ MHA_INLINE MHA_WIDE void mha_tile_scores(const struct mha_params *p, const struc
  */
 MHA_INLINE MHA_WIDE void mha_row_softmax(struct mha_rows *rows, int r, float unit,
                                          mha_floatv peak, int tiles, const uint *shown, float *w,
-                                         mha_floatv *o)
+                                         struct mha_outputs *o)
 {
     const float m = mha_larger(mha_max_across(peak), rows->m[r]);
     /* Visible scores that are all -inf must give exp(-inf) = 0, not exp(-inf + inf). */
@@ -155,29 +156,37 @@ MHA_INLINE MHA_WIDE void mha_row_softmax(struct mha_rows *rows, int r, float uni
     if (m > rows->m[r]) {
         const float scale = mha_exp2((rows->m[r] - base) * unit);
         rows->l[r] *= scale;
-        for (int c = 0; c < DVV; ++c) {
-            o[r * DVV + c] *= scale;
+        rows->l_rest[r] *= scale;
+        for (int c = r * DVV; c < (r + 1) * DVV; ++c) {
+            o->total[c] *= scale;
+            o->rest[c] *= scale;
         }
         rows->m[r] = m;
     }
-    mha_floatv sum = 0.0f;
+    /* Lane by lane: tiles, then groups of 4 of them. */
+    mha_floatv sum = 0.0f, group = 0.0f;
     for (int t = 0; t < tiles; ++t) {
         if (shown[t] != 0) {
             for (int n = 0; n < NV; ++n) {
                 float *to = w + r * KB + t * KT + n * VEC;
                 const mha_floatv e = mha_exp2_v((MHA_PRIVATEV(to) - base) * unit);
-                sum += e;
+                group += e;
                 MHA_PRIVATEV(to) = e;
             }
         }
+        if (t % 4 == 3 || t == tiles - 1) {
+            sum += group;
+            group = 0.0f;
+        }
     }
-    rows->l[r] += mha_sum_across(sum);
+    mha_add(&rows->l[r], &rows->l_rest[r], mha_sum_across(sum));
 }
 
 /* The scores of a block's shown tiles to weights, dropout included. `key` is the block's first. */
 MHA_INLINE MHA_WIDE void mha_block_softmax(const struct mha_params *p, struct mha_rows *rows,
                                            mha_i64 key, int tiles, const uint *shown,
-                                           const mha_floatv *peak, float *w, mha_floatv *o)
+                                           const mha_floatv *peak, float *w,
+                                           struct mha_outputs *o)
 {
     const float unit = mha_unit(p);
     for (int r = 0; r < MQ; ++r) {
@@ -209,8 +218,9 @@ MHA_INLINE float mha_natural_lse(const struct mha_params *p, float m, float l)
 
 /* Output and LSE of the rows; with splits, this split's part of them. */
 MHA_INLINE MHA_WIDE void mha_rows_end(const struct mha_params *p, const struct mha_rows *rows,
-                                      const mha_floatv *o, mha_i64 split, __global void *output,
-                                      __global float *lse, __global float *workspace)
+                                      const struct mha_outputs *o, mha_i64 split,
+                                      __global void *output, __global float *lse,
+                                      __global float *workspace)
 {
     for (int r = 0; r < MQ; ++r) {
         const mha_i64 h = mha_row_head(rows, r), i = mha_row_query(rows, r);
@@ -222,12 +232,12 @@ MHA_INLINE MHA_WIDE void mha_rows_end(const struct mha_params *p, const struct m
         const float divisor = rows->seen[r] ? rows->l[r] : 1.0f;
         if (p->splits > 1) {
             const mha_i64 part = line * p->splits + split;
-            mha_store_row(workspace, MHA_TYPE_F32, p->partial_output + part * DV, o + r * DVV,
+            mha_store_row(workspace, MHA_TYPE_F32, p->partial_output + part * DV, o->total + r * DVV,
                           divisor);
             workspace[p->partial_lse + part] = row_lse;
             continue;
         }
-        mha_store_row(output, p->output_type, mha_row(p->output, rows->b, h, i), o + r * DVV,
+        mha_store_row(output, p->output_type, mha_row(p->output, rows->b, h, i), o->total + r * DVV,
                       divisor);
         if (p->has_lse) {
             lse[p->lse_offset + line] = row_lse;

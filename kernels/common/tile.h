@@ -4,8 +4,10 @@
  * come packed (pack.cl), so both inner loops are loads of whole vectors, broadcasts and
  * multiply-adds, for every storage type, layout and cache.
  *
- * Sums run in chains of at most CHAIN terms, and the chains are then added: the error of a long sum
- * grows with CHAIN plus the number of chains, not with its length.
+ * Rounding. n equal terms added one by one may lose n/3 units in the last place, and the bound of
+ * gpu_mha.h leaves 8 for a sum over all keys, 4 for a product over all of DK. So sums run in chains of
+ * CHAIN terms, up to 4 chains make a group, and what is longer than a block is a compensated sum
+ * (mha_add_v): rounding does not grow with the number of keys.
  *
  * -D names:
  *   VEC  floats per vector           NV  vectors per key tile (KT = NV * VEC)
@@ -23,7 +25,8 @@
 #include "common/math.h"
 #include "common/visible.h"
 
-#define CHAIN 64
+#define CHAIN 16
+#define GROUP (4 * CHAIN)
 #define KB (TB * KT)                 /* keys per block */
 #define DVV ((DV + VEC - 1) / VEC)   /* vectors per value row */
 #define DVP (DVV * VEC)              /* floats per packed value row */
@@ -53,36 +56,66 @@ MHA_INLINE void mha_load_queries(const struct mha_params *p, __global const void
     }
 }
 
-/* s[r * NV + n] = sum_d q[r][d] * k[key n][d], k is one packed key tile [DK][KT]. */
-MHA_INLINE MHA_WIDE void mha_score_tile(const float *q, __global const float *k, mha_floatv *s)
+/* sum[r * NV + n] = sum_d q[r][d] * k[key n][d] over d in [start, end) of a packed tile [DK][KT]. */
+MHA_INLINE MHA_WIDE void mha_score_chain(const float *q, __global const float *k, int start,
+                                         int end, mha_floatv *sum)
 {
-    for (int start = 0; start < DK; start += CHAIN) {
-        const int end = start + CHAIN < DK ? start + CHAIN : DK;
-        mha_floatv sum[MQ * NV];
 #pragma unroll
-        for (int x = 0; x < MQ * NV; ++x) {
-            sum[x] = 0.0f;
+    for (int x = 0; x < MQ * NV; ++x) {
+        sum[x] = 0.0f;
+    }
+    for (int d = start; d < end; ++d) {
+        mha_floatv key[NV];
+#pragma unroll
+        for (int n = 0; n < NV; ++n) {
+            key[n] = MHA_LOADV(k + d * KT + n * VEC);
         }
-        for (int d = start; d < end; ++d) {
-            mha_floatv key[NV];
+#pragma unroll
+        for (int r = 0; r < MQ; ++r) {
+            const mha_floatv x = (mha_floatv)(q[d * MQ + r]);
 #pragma unroll
             for (int n = 0; n < NV; ++n) {
-                key[n] = MHA_LOADV(k + d * KT + n * VEC);
+                sum[r * NV + n] = MHA_FMA(x, key[n], sum[r * NV + n]);
             }
-#pragma unroll
-            for (int r = 0; r < MQ; ++r) {
-                const mha_floatv x = (mha_floatv)(q[d * MQ + r]);
-#pragma unroll
-                for (int n = 0; n < NV; ++n) {
-                    sum[r * NV + n] = MHA_FMA(x, key[n], sum[r * NV + n]);
-                }
-            }
-        }
-#pragma unroll
-        for (int x = 0; x < MQ * NV; ++x) {
-            s[x] = start == 0 ? sum[x] : s[x] + sum[x];
         }
     }
+}
+
+/* The same over at most a group, chain by chain. */
+MHA_INLINE MHA_WIDE void mha_score_group(const float *q, __global const float *k, int start,
+                                         int end, mha_floatv *group)
+{
+    mha_floatv sum[MQ * NV];
+    for (int d = start; d < end; d += CHAIN) {
+        mha_score_chain(q, k, d, d + CHAIN < end ? d + CHAIN : end, sum);
+#pragma unroll
+        for (int x = 0; x < MQ * NV; ++x) {
+            group[x] = d == start ? sum[x] : group[x] + sum[x];
+        }
+    }
+}
+
+/* The products of all MQ rows with one key tile, over all of DK. */
+MHA_INLINE MHA_WIDE void mha_score_tile(const float *q, __global const float *k, mha_floatv *s)
+{
+    mha_score_group(q, k, 0, DK < GROUP ? DK : GROUP, s);
+#if DK > GROUP
+    mha_floatv group[MQ * NV], rest[MQ * NV];
+    for (int x = 0; x < MQ * NV; ++x) {
+        rest[x] = 0.0f;
+    }
+    for (int start = GROUP; start < DK; start += GROUP) {
+        mha_score_group(q, k, start, start + GROUP < DK ? start + GROUP : DK, group);
+#pragma unroll
+        for (int x = 0; x < MQ * NV; ++x) {
+            if (DK > 4 * GROUP) {
+                mha_add_v(&s[x], &rest[x], group[x]);
+            } else {
+                s[x] += group[x];
+            }
+        }
+    }
+#endif
 }
 
 /* What turns the products of one row into scores. */
@@ -122,21 +155,26 @@ MHA_INLINE mha_floatv mha_hide_scores(mha_floatv s, uint bits)
     return select((mha_floatv)(-INFINITY), s, shown != 0u);
 }
 
+/* An output row's sums, undivided, and what rounding took from them. */
+struct mha_outputs {
+    mha_floatv total[MQ * DVV], rest[MQ * DVV];
+};
+
 /*
- * Adds sum_j w[r][j] * v[j] to o[r] over `keys` keys, for COLUMNS vectors of the row: w, v and o
- * point at the first key and the first of these vectors. Made for NV columns, and for the one that is
- * left where the row has an odd number of vectors.
+ * sum[r * COLUMNS + n] = sum_j w[r][j] * v[j] over a chain of keys, for COLUMNS vectors of the row: w
+ * and v point at the first key and the first of these vectors. Made for NV columns, and for the one
+ * that is left where the row has an odd number of vectors.
  */
-#define MHA_VALUE_COLUMNS(COLUMNS)                                                                 \
-    MHA_INLINE MHA_WIDE void MHA_CAT(mha_value_columns_, COLUMNS)(                                 \
-        const float *w, __global const float *v, int keys, mha_floatv *o)                          \
+#define MHA_KEYS_CHAIN (KT < CHAIN ? KT : CHAIN)
+#define MHA_VALUE_CHAIN(COLUMNS)                                                                   \
+    MHA_INLINE MHA_WIDE void MHA_CAT(mha_value_chain_, COLUMNS)(                                   \
+        const float *w, __global const float *v, mha_floatv *sum)                                  \
     {                                                                                              \
-        mha_floatv sum[MQ * COLUMNS];                                                              \
         _Pragma("unroll") for (int x = 0; x < MQ * COLUMNS; ++x)                                   \
         {                                                                                          \
             sum[x] = 0.0f;                                                                         \
         }                                                                                          \
-        for (int j = 0; j < keys; ++j) {                                                           \
+        for (int j = 0; j < MHA_KEYS_CHAIN; ++j) {                                                 \
             mha_floatv value[COLUMNS];                                                             \
             _Pragma("unroll") for (int n = 0; n < COLUMNS; ++n)                                    \
             {                                                                                      \
@@ -153,9 +191,63 @@ MHA_INLINE mha_floatv mha_hide_scores(mha_floatv s, uint bits)
             v += DVP;                                                                              \
             ++w;                                                                                   \
         }                                                                                          \
+    }
+
+/* A run of tiles that some row sees, at most a group; `special` if a value is NaN or infinite. */
+struct mha_run {
+    int first, tiles, special;
+};
+
+/*
+ * The same sums where a value is NaN or infinite: 0 * NaN would carry it into rows that do not see it,
+ * so for a row that does not see a key its value counts as 0. The order of the sums is the same, so
+ * that what hidden values hold does not change a bit. `first` is the chain's first key in the block.
+ */
+MHA_INLINE void mha_value_chain_selected(const float *w, __global const float *v, const uint *bits,
+                                         int first, int columns, mha_floatv *sum)
+{
+    for (int x = 0; x < MQ * columns; ++x) {
+        const int r = x / columns, n = x % columns;
+        sum[x] = 0.0f;
+        for (int j = 0; j < MHA_KEYS_CHAIN; ++j) {
+            const int seen = (bits[(first + j) / KT * MQ + r] >> ((first + j) % KT)) & 1u;
+            const mha_floatv value = seen ? MHA_LOADV(v + j * DVP + n * VEC) : (mha_floatv)(0.0f);
+            sum[x] = MHA_FMA((mha_floatv)(w[r * KB + j]), value, sum[x]);
+        }
+    }
+}
+
+/* Adds a block's values to COLUMNS columns of the outputs: chains to groups, one for each run; these. */
+#define MHA_VALUE_COLUMNS(COLUMNS)                                                                 \
+    MHA_VALUE_CHAIN(COLUMNS)                                                                       \
+    MHA_INLINE MHA_WIDE void MHA_CAT(mha_value_columns_, COLUMNS)(                                 \
+        const float *w, __global const float *v, const uint *bits, const struct mha_run *runs,     \
+        int run_count, int column, struct mha_outputs *o)                                          \
+    {                                                                                              \
+        mha_floatv block[MQ * COLUMNS], group[MQ * COLUMNS], sum[MQ * COLUMNS];                    \
+        for (int run = 0; run < run_count; ++run) {                                                \
+            const int first = runs[run].first * KT, last = first + runs[run].tiles * KT;           \
+            for (int j = first; j < last; j += MHA_KEYS_CHAIN) {                                   \
+                __global const float *from = v + j * DVP + column * VEC;                           \
+                if (runs[run].special) {                                                           \
+                    mha_value_chain_selected(w + j, from, bits, j, COLUMNS, sum);                  \
+                } else {                                                                           \
+                    MHA_CAT(mha_value_chain_, COLUMNS)(w + j, from, sum);                          \
+                }                                                                                  \
+                _Pragma("unroll") for (int x = 0; x < MQ * COLUMNS; ++x)                           \
+                {                                                                                  \
+                    group[x] = j == first ? sum[x] : group[x] + sum[x];                            \
+                }                                                                                  \
+            }                                                                                      \
+            _Pragma("unroll") for (int x = 0; x < MQ * COLUMNS; ++x)                               \
+            {                                                                                      \
+                block[x] = run == 0 ? group[x] : block[x] + group[x];                              \
+            }                                                                                      \
+        }                                                                                          \
         _Pragma("unroll") for (int x = 0; x < MQ * COLUMNS; ++x)                                   \
         {                                                                                          \
-            o[x / COLUMNS * DVV + x % COLUMNS] += sum[x];                                          \
+            const int at = x / COLUMNS * DVV + column + x % COLUMNS;                               \
+            mha_add_v(&o->total[at], &o->rest[at], block[x]);                                      \
         }                                                                                          \
     }
 
@@ -164,66 +256,49 @@ MHA_VALUE_COLUMNS(2)
 #endif
 MHA_VALUE_COLUMNS(1)
 
-/* All columns of a run of at most CHAIN keys. */
-MHA_INLINE MHA_WIDE void mha_value_run(const float *w, __global const float *v, int keys,
-                                       mha_floatv *o)
+/*
+ * Adds one block's values to o. Per tile t: shown[t] joins the bits of all rows, bits[t * MQ + r] are
+ * those of row r, special[t] tells of a NaN or infinity among the values.
+ */
+MHA_INLINE MHA_WIDE void mha_value_block(const float *w, __global const float *v,
+                                         __global const int *special, int tiles, const uint *shown,
+                                         const uint *bits, struct mha_outputs *o)
 {
+    const int longest = GROUP > KT ? GROUP / KT : 1;
+    struct mha_run runs[TB];
+    int run_count = 0;
+    for (int t = 0; t < tiles;) {
+        struct mha_run run = {t, 0, 0};
+        while (run.tiles < longest && t < tiles && shown[t] != 0) {
+            run.special |= special[t];
+            ++run.tiles;
+            ++t;
+        }
+        if (run.tiles > 0) {
+            runs[run_count++] = run;
+        } else {
+            ++t;
+        }
+    }
+    if (run_count == 0) {
+        return;
+    }
     int column = 0;
 #if NV == 2
     for (; column + 2 <= DVV; column += 2) {
-        mha_value_columns_2(w, v + column * VEC, keys, o + column);
+        mha_value_columns_2(w, v, bits, runs, run_count, column, o);
     }
 #endif
     for (; column < DVV; ++column) {
-        mha_value_columns_1(w, v + column * VEC, keys, o + column);
+        mha_value_columns_1(w, v, bits, runs, run_count, column, o);
     }
 }
 
-/*
- * The same for a run in which a value is NaN or infinite: 0 * NaN would carry it into rows that do
- * not see it, so for a row that does not see a key its value counts as 0. The order of the sums is
- * that of mha_value_run, so that what hidden values hold does not change a bit.
- */
-MHA_INLINE void mha_value_run_selected(const float *w, __global const float *v, const uint *bits,
-                                       int keys, mha_floatv *o)
+MHA_INLINE void mha_outputs_begin(struct mha_outputs *o)
 {
-    for (int r = 0; r < MQ; ++r) {
-        for (int c = 0; c < DVV; ++c) {
-            mha_floatv sum = 0.0f;
-            for (int j = 0; j < keys; ++j) {
-                const int seen = (bits[j / KT * MQ + r] >> (j % KT)) & 1u;
-                const mha_floatv value =
-                    seen ? MHA_LOADV(v + j * DVP + c * VEC) : (mha_floatv)(0.0f);
-                sum = MHA_FMA((mha_floatv)(w[r * KB + j]), value, sum);
-            }
-            o[r * DVV + c] += sum;
-        }
-    }
-}
-
-/*
- * Adds one block's values to o, run by run of tiles that some row sees. Per tile t: shown[t] joins
- * the bits of all rows, bits[t * MQ + r] are those of row r, special[t] tells of a NaN or infinity
- * among the values.
- */
-MHA_INLINE void mha_value_block(const float *w, __global const float *v,
-                                __global const int *special, int tiles, const uint *shown,
-                                const uint *bits, mha_floatv *o)
-{
-    const int longest = CHAIN > KT ? CHAIN / KT : 1;
-    int t = 0;
-    while (t < tiles) {
-        int run = 0, any_special = 0;
-        while (run < longest && t + run < tiles && shown[t + run] != 0) {
-            any_special |= special[t + run];
-            ++run;
-        }
-        if (any_special) {
-            mha_value_run_selected(w + t * KT, v + t * KT * DVP, bits + t * MQ, run * KT, o);
-        } else if (run > 0) {
-            mha_value_run(w + t * KT, v + t * KT * DVP, run * KT, o);
-        }
-        t += run > 0 ? run : 1;
+    for (int x = 0; x < MQ * DVV; ++x) {
+        o->total[x] = 0.0f;
+        o->rest[x] = 0.0f;
     }
 }
 

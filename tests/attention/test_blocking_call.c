@@ -1,5 +1,6 @@
 /*
- * test_blocking_call.c - gpu_mha(): the default context, kept plans, what it reads and writes, fork.
+ * test_blocking_call.c - gpu_mha(): the default context, kept plans, what it reads and writes,
+ * fork.
  */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 
@@ -22,8 +23,8 @@ struct mean {
 static void call_mean(gpu_mha_context *context, struct mean *m, int64_t NQ, int64_t NK)
 {
     gpu_mha_desc desc = {.B = 1, .H = 1, .HKV = 1, .NQ = NQ, .NK = NK, .DK = 5, .DV = 3};
-    gpu_mha_arrays arrays = {.query = m->query, .key = m->key, .value = m->value,
-                             .output = m->output};
+    gpu_mha_arrays arrays = {
+        .query = m->query, .key = m->key, .value = m->value, .output = m->output};
     for (int64_t n = 0; n < NK * 3; n++)
         m->value[n] = (float)(n / 3 + 1);
     memset(m->output, 0xFF, sizeof m->output);
@@ -108,12 +109,24 @@ START_TEST(inputs_are_only_read)
         input[n] = 2;
     ck_assert_int_eq(mprotect(input, page, PROT_READ), 0);
     float output[4 * 3];
-    gpu_mha_desc desc = {.B = 2, .H = 2, .HKV = 1, .NQ = 1, .NK = 4, .DK = 5, .DV = 3, .NP = 2,
+    gpu_mha_desc desc = {.B = 2,
+                         .H = 2,
+                         .HKV = 1,
+                         .NQ = 1,
+                         .NK = 4,
+                         .DK = 5,
+                         .DV = 3,
+                         .NP = 2,
                          .alibi = GPU_MHA_ALIBI_SLOPES,
                          .key = {0, GPU_MHA_STRIDED, 3, 0, 2},
                          .value = {0, GPU_MHA_STRIDED, 30, 0, 7}};
-    gpu_mha_arrays arrays = {.query = input, .key = input, .value = input, .past_key = input,
-                             .past_value = input, .alibi_slopes = input, .output = output};
+    gpu_mha_arrays arrays = {.query = input,
+                             .key = input,
+                             .value = input,
+                             .past_key = input,
+                             .past_value = input,
+                             .alibi_slopes = input,
+                             .output = output};
     ck_assert_msg(gpu_mha(probe_context(), &desc, &arrays) == GPU_MHA_OK, "%s",
                   gpu_mha_last_error());
     for (int n = 0; n < 12; n++)
@@ -127,9 +140,18 @@ START_TEST(arrays_without_elements_may_be_null)
 {
     float query[2 * 5] = {0}, output[2 * 3], lse[2];
     memset(output, 0xFF, sizeof output);
-    gpu_mha_desc desc = {.B = 1, .H = 1, .HKV = 1, .NQ = 2, .NK = 0, .DK = 5, .DV = 3, .lse = 1,
-                         .mask.type = GPU_MHA_MASK_BOOL, .bias.type = GPU_MHA_MASK_F32,
-                         .weights = GPU_MHA_WEIGHTS_PER_HEAD, .scores = GPU_MHA_SCORES_RAW};
+    gpu_mha_desc desc = {.B = 1,
+                         .H = 1,
+                         .HKV = 1,
+                         .NQ = 2,
+                         .NK = 0,
+                         .DK = 5,
+                         .DV = 3,
+                         .lse = 1,
+                         .mask.type = GPU_MHA_MASK_BOOL,
+                         .bias.type = GPU_MHA_MASK_F32,
+                         .weights = GPU_MHA_WEIGHTS_PER_HEAD,
+                         .scores = GPU_MHA_SCORES_RAW};
     gpu_mha_arrays arrays = {.query = query, .output = output, .lse = lse};
     ck_assert_msg(gpu_mha(probe_context(), &desc, &arrays) == GPU_MHA_OK, "%s",
                   gpu_mha_last_error());
@@ -164,8 +186,8 @@ START_TEST(a_forked_child_is_refused)
         int right = gpu_mha(NULL, &desc, &arrays) == GPU_MHA_FORKED;
         right &= gpu_mha(probe_context(), &desc, &arrays) == GPU_MHA_FORKED;
         right &= gpu_mha_plan_create(probe_context(), &desc, &other) == GPU_MHA_FORKED && !other;
-        right &= gpu_mha_enqueue(plan, queue, &(gpu_mha_buffers){0}, 0, NULL, &event) ==
-                 GPU_MHA_FORKED;
+        right &=
+            gpu_mha_enqueue(plan, queue, &(gpu_mha_buffers){0}, 0, NULL, &event) == GPU_MHA_FORKED;
         right &= strstr(gpu_mha_last_error(), "fork") != NULL;
         gpu_mha_plan_release(plan);
         _exit(right ? 0 : 1);

@@ -58,8 +58,15 @@ END_TEST
 START_TEST(a_hidden_first_tile_leaves_the_maximum_alone)
 {
     struct probe p;
-    probe_init(&p, &(gpu_mha_desc){.B = 1, .H = 14, .HKV = 2, .NQ = 88, .NK = 448, .DK = 64,
-                                   .DV = 64, .causal = 1, .offset_kind = GPU_MHA_BOTTOM_RIGHT});
+    probe_init(&p, &(gpu_mha_desc){.B = 1,
+                                   .H = 14,
+                                   .HKV = 2,
+                                   .NQ = 88,
+                                   .NK = 448,
+                                   .DK = 64,
+                                   .DV = 64,
+                                   .causal = 1,
+                                   .offset_kind = GPU_MHA_BOTTOM_RIGHT});
     double ones[14 * 88], lse[14 * 88];
     fill_constant(p.query, 14 * 88 * 64, 5);
     fill_constant(p.key, 2 * 448 * 64, -5);
@@ -98,8 +105,7 @@ START_TEST(a_very_negative_bias_hides_nothing)
     probe_give_mask(&p, biases[_i].type, 2, (int64_t[]){3, 3});
     for (int n = 0; n < 9; n++)
         p.bias[n] = n < 3 ? lowest : 1;
-    probe_want_rows(&p, (double[]){2, 2, 2},
-                    (double[]){lowest + log(3), 1 + log(3), 1 + log(3)});
+    probe_want_rows(&p, (double[]){2, 2, 2}, (double[]){lowest + log(3), 1 + log(3), 1 + log(3)});
     probe_run(&p);
     probe_free(&p);
 }
@@ -127,8 +133,10 @@ START_TEST(one_large_score_wins)
     for (size_t n = 0; n < sizeof lengths / sizeof lengths[0]; n++) {
         const int64_t NK = lengths[n], at = NK == 1024 ? 700 : NK * 7 / 10;
         struct probe p;
-        probe_init(&p, &(gpu_mha_desc){.B = 1, .H = 1, .HKV = 1, .NQ = 7, .NK = NK, SMALL,
-                                       .has_scale = 1, .scale = 1});
+        probe_init(
+            &p,
+            &(gpu_mha_desc){
+                .B = 1, .H = 1, .HKV = 1, .NQ = 7, .NK = NK, SMALL, .has_scale = 1, .scale = 1});
         double output[7], lse[7];
         fill_constant(p.key, NK * 5, 0);
         for (int i = 0; i < 7; i++) {
@@ -153,8 +161,14 @@ START_TEST(hidden_weights_are_exactly_0)
 {
     for (int weights = 0; weights < 2; weights++) {
         struct probe p;
-        probe_init(&p, &(gpu_mha_desc){.B = 1, .H = 1, .HKV = 1, .NQ = 1, .NK = 4, SMALL,
-                                       .has_scale = 1, .scale = 1,
+        probe_init(&p, &(gpu_mha_desc){.B = 1,
+                                       .H = 1,
+                                       .HKV = 1,
+                                       .NQ = 1,
+                                       .NK = 4,
+                                       SMALL,
+                                       .has_scale = 1,
+                                       .scale = 1,
                                        .weights = weights ? GPU_MHA_WEIGHTS_PER_HEAD : 0});
         fill_constant(p.key, 4 * 5, 0);
         p.query[4] = 1;
@@ -183,8 +197,8 @@ START_TEST(scores_beyond_f16_are_right)
     const double score = 128.0 * 256 * 256 / sqrt(128);
     for (int equal = 0; equal < 2; equal++) {
         struct probe p;
-        probe_init(&p, &(gpu_mha_desc){.B = 1, .H = 1, .HKV = 1, .NQ = 5, .NK = 2, .DK = 128,
-                                       .DV = 128});
+        probe_init(
+            &p, &(gpu_mha_desc){.B = 1, .H = 1, .HKV = 1, .NQ = 5, .NK = 2, .DK = 128, .DV = 128});
         fill_constant(p.query, 5 * 128, 256);
         fill_constant(probe_key_row(&p, 0, 0, 0), 128, 256);
         fill_constant(probe_key_row(&p, 0, 0, 1), 128, equal ? 256 : -256);
@@ -205,7 +219,12 @@ END_TEST
 START_TEST(a_visible_nan_comes_out_and_hidden_keys_stay_0)
 {
     struct probe p;
-    probe_init(&p, &(gpu_mha_desc){.B = 1, .H = 1, .HKV = 1, .NQ = 3, .NK = 4, SMALL,
+    probe_init(&p, &(gpu_mha_desc){.B = 1,
+                                   .H = 1,
+                                   .HKV = 1,
+                                   .NQ = 3,
+                                   .NK = 4,
+                                   SMALL,
                                    .causal = 1,
                                    .weights = _i == 1 ? GPU_MHA_WEIGHTS_PER_HEAD : 0,
                                    .scores = _i == 2 ? GPU_MHA_SCORES_SOFTMAX : 0});

@@ -71,12 +71,9 @@ static const struct {
 START_TEST(windows_include_both_ends)
 {
     struct probe p;
-    probe_init(&p, &(gpu_mha_desc){ONE_HEAD, .NQ = 6, .NK = 6, SMALL,
-                                   .causal = windows[_i].causal,
-                                   .offset_kind = GPU_MHA_OFFSET,
-                                   .offset = windows[_i].offset,
-                                   .has_window = 1,
-                                   .window_left = windows[_i].left,
+    probe_init(&p, &(gpu_mha_desc){ONE_HEAD, .NQ = 6, .NK = 6, SMALL, .causal = windows[_i].causal,
+                                   .offset_kind = GPU_MHA_OFFSET, .offset = windows[_i].offset,
+                                   .has_window = 1, .window_left = windows[_i].left,
                                    .window_right = windows[_i].right});
     probe_want_rows(&p, windows[_i].rows, NULL);
     probe_run(&p);
@@ -88,8 +85,15 @@ END_TEST
 START_TEST(bottom_right_follows_the_key_length)
 {
     struct probe p;
-    probe_init(&p, &(gpu_mha_desc){.B = 4, .H = 1, .HKV = 1, .NQ = 2, .NP = 3, .NK = 4, SMALL,
-                                   .causal = 1, .offset_kind = GPU_MHA_BOTTOM_RIGHT});
+    probe_init(&p, &(gpu_mha_desc){.B = 4,
+                                   .H = 1,
+                                   .HKV = 1,
+                                   .NQ = 2,
+                                   .NP = 3,
+                                   .NK = 4,
+                                   SMALL,
+                                   .causal = 1,
+                                   .offset_kind = GPU_MHA_BOTTOM_RIGHT});
     probe_give_lengths(&p, GPU_MHA_I64, (int64_t[]){7, 4, 1, 0});
     probe_want_rows(&p, (double[]){3.5, 4, 2, 2.5, 0, 1, 0, 0},
                     (double[]){log(6), log(7), log(3), log(4), -INFINITY, 0, -INFINITY, -INFINITY});
@@ -180,10 +184,15 @@ START_TEST(alibi_has_the_published_slopes)
 
     for (int given = 0; given < 2; given++) {
         struct probe p;
-        probe_init(&p, &(gpu_mha_desc){.B = 2, .H = H, .HKV = 1, .NQ = 3, .NK = 7, SMALL,
-                                       .offset_kind = given ? GPU_MHA_TOP_LEFT
-                                                            : GPU_MHA_BOTTOM_RIGHT,
-                                       .alibi = GPU_MHA_ALIBI_SLOPES});
+        probe_init(&p,
+                   &(gpu_mha_desc){.B = 2,
+                                   .H = H,
+                                   .HKV = 1,
+                                   .NQ = 3,
+                                   .NK = 7,
+                                   SMALL,
+                                   .offset_kind = given ? GPU_MHA_TOP_LEFT : GPU_MHA_BOTTOM_RIGHT,
+                                   .alibi = GPU_MHA_ALIBI_SLOPES});
         p.slopes = malloc((size_t)H * sizeof *p.slopes);
         ck_assert_ptr_nonnull(p.slopes);
         memcpy(p.slopes, slopes, (size_t)H * sizeof *p.slopes);
@@ -204,8 +213,16 @@ END_TEST
 START_TEST(sinks_join_the_sum)
 {
     struct probe p;
-    probe_init(&p, &(gpu_mha_desc){.B = 2, .H = 4, .HKV = 2, .NQ = 3, .NK = 6, SMALL, .sinks = 1,
-                                   .causal = 1, .offset_kind = GPU_MHA_OFFSET, .offset = -1});
+    probe_init(&p, &(gpu_mha_desc){.B = 2,
+                                   .H = 4,
+                                   .HKV = 2,
+                                   .NQ = 3,
+                                   .NK = 6,
+                                   SMALL,
+                                   .sinks = 1,
+                                   .causal = 1,
+                                   .offset_kind = GPU_MHA_OFFSET,
+                                   .offset = -1});
     p.sinks = malloc(4 * sizeof *p.sinks);
     ck_assert_ptr_nonnull(p.sinks);
     memcpy(p.sinks, (float[]){0, 1.5f, -INFINITY, -200}, 4 * sizeof *p.sinks);

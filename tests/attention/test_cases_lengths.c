@@ -30,9 +30,13 @@ START_TEST(nothing_past_a_length_matters)
                   {4, 7, 0, 128, {32, 64, 96, 48}},
                   {4, 2, 100, 28, {32, 64, 101, 128}}};
     struct probe p;
-    probe_init(&p, &(gpu_mha_desc){.B = shapes[_i / 2].B, .H = 2, .HKV = 1,
-                                   .NQ = shapes[_i / 2].NQ, .NP = shapes[_i / 2].NP,
-                                   .NK = shapes[_i / 2].NK, SMALL});
+    probe_init(&p, &(gpu_mha_desc){.B = shapes[_i / 2].B,
+                                   .H = 2,
+                                   .HKV = 1,
+                                   .NQ = shapes[_i / 2].NQ,
+                                   .NP = shapes[_i / 2].NP,
+                                   .NK = shapes[_i / 2].NK,
+                                   SMALL});
     probe_give_lengths(&p, _i % 2 ? GPU_MHA_I64 : GPU_MHA_I32, shapes[_i / 2].lengths);
     probe_spread_values(&p);
     probe_want_uniform(&p);
@@ -47,8 +51,7 @@ START_TEST(a_length_of_0_is_an_empty_row)
     struct probe p;
     probe_init(&p, &(gpu_mha_desc){.B = 2, .H = 1, .HKV = 1, .NQ = 2, .NK = 5, SMALL});
     probe_give_lengths(&p, GPU_MHA_I32, (int64_t[]){5, 0});
-    probe_want_rows(&p, (double[]){3, 3, 0, 0},
-                    (double[]){log(5), log(5), -INFINITY, -INFINITY});
+    probe_want_rows(&p, (double[]){3, 3, 0, 0}, (double[]){log(5), log(5), -INFINITY, -INFINITY});
     probe_run(&p);
     probe_free(&p);
 }
@@ -58,8 +61,15 @@ END_TEST
 START_TEST(the_device_clamps_lengths)
 {
     struct probe p;
-    probe_init(&p, &(gpu_mha_desc){.B = 3, .H = 2, .HKV = 2, .NQ = 2, .NP = 2, .NK = 4, SMALL,
-                                   .causal = _i / 2, .offset_kind = GPU_MHA_BOTTOM_RIGHT});
+    probe_init(&p, &(gpu_mha_desc){.B = 3,
+                                   .H = 2,
+                                   .HKV = 2,
+                                   .NQ = 2,
+                                   .NP = 2,
+                                   .NK = 4,
+                                   SMALL,
+                                   .causal = _i / 2,
+                                   .offset_kind = GPU_MHA_BOTTOM_RIGHT});
     const int64_t far = _i % 2 ? (int64_t)1 << 62 : INT32_MAX;
     probe_give_lengths(&p, _i % 2 ? GPU_MHA_I64 : GPU_MHA_I32, (int64_t[]){-far, 7, far});
     probe_spread_values(&p);
@@ -76,8 +86,15 @@ START_TEST(the_last_coordinate_counts)
     static const int64_t sizes[] = {63, 80, 128, 224};
     const int64_t D = sizes[_i];
     struct probe p;
-    probe_init(&p, &(gpu_mha_desc){.B = 1, .H = 2, .HKV = 1, .NQ = 5, .NK = 9, .DK = D, .DV = D,
-                                   .causal = 1, .offset_kind = GPU_MHA_BOTTOM_RIGHT});
+    probe_init(&p, &(gpu_mha_desc){.B = 1,
+                                   .H = 2,
+                                   .HKV = 1,
+                                   .NQ = 5,
+                                   .NK = 9,
+                                   .DK = D,
+                                   .DV = D,
+                                   .causal = 1,
+                                   .offset_kind = GPU_MHA_BOTTOM_RIGHT});
     probe_make_tail(&p, storage_round(STORAGE_F16, sqrt((double)D)),
                     (double[]){0, 1, 2, 3, 4, 5, 6, 7, 8});
     probe_run(&p);
@@ -120,9 +137,10 @@ START_TEST(a_bias_fits_every_tile)
     static const int64_t keys[] = {1, 4, 7, 8, 9, 16, 27, 32};
     set_tile(_i);
     for (int n = 0; n < 8; n++)
-        run_size(n % 2 ? 5 : 2, keys[n], n % 3 == 0   ? GPU_MHA_MASK_F32
-                                         : n % 3 == 1 ? GPU_MHA_MASK_F16
-                                                      : GPU_MHA_MASK_BF16);
+        run_size(n % 2 ? 5 : 2, keys[n],
+                 n % 3 == 0   ? GPU_MHA_MASK_F32
+                 : n % 3 == 1 ? GPU_MHA_MASK_F16
+                              : GPU_MHA_MASK_BF16);
     set_tile(0);
 }
 END_TEST
@@ -162,9 +180,14 @@ static const struct {
 START_TEST(a_size_of_0_is_no_error)
 {
     struct probe p;
-    probe_init(&p, &(gpu_mha_desc){.B = empties[_i].B, .H = empties[_i].H, .HKV = 1,
-                                   .NQ = empties[_i].NQ, .NP = empties[_i].NP,
-                                   .NK = empties[_i].NK, SMALL, .causal = empties[_i].causal,
+    probe_init(&p, &(gpu_mha_desc){.B = empties[_i].B,
+                                   .H = empties[_i].H,
+                                   .HKV = 1,
+                                   .NQ = empties[_i].NQ,
+                                   .NP = empties[_i].NP,
+                                   .NK = empties[_i].NK,
+                                   SMALL,
+                                   .causal = empties[_i].causal,
                                    .offset_kind = empties[_i].kind});
     probe_want_uniform(&p);
     p.types = PROBE_F32 | PROBE_F16 | PROBE_BF16;
@@ -180,7 +203,13 @@ END_TEST
 START_TEST(lse_counts_the_visible_keys)
 {
     struct probe p;
-    probe_init(&p, &(gpu_mha_desc){.B = 1, .H = 1, .HKV = 1, .NQ = 5, .NK = 2, SMALL, .causal = 1,
+    probe_init(&p, &(gpu_mha_desc){.B = 1,
+                                   .H = 1,
+                                   .HKV = 1,
+                                   .NQ = 5,
+                                   .NK = 2,
+                                   SMALL,
+                                   .causal = 1,
                                    .offset_kind = GPU_MHA_BOTTOM_RIGHT});
     probe_want_rows(&p, (double[]){0, 0, 0, 1, 1.5},
                     (double[]){-INFINITY, -INFINITY, -INFINITY, 0, log(2)});
@@ -197,8 +226,12 @@ END_TEST
 START_TEST(many_entries_and_many_heads)
 {
     struct probe p;
-    probe_init(&p, &(gpu_mha_desc){.B = _i ? 1 : 65537, .H = _i ? 65537 : 1, .HKV = _i ? 65537 : 1,
-                                   .NQ = 1, .NK = 2, SMALL});
+    probe_init(&p, &(gpu_mha_desc){.B = _i ? 1 : 65537,
+                                   .H = _i ? 65537 : 1,
+                                   .HKV = _i ? 65537 : 1,
+                                   .NQ = 1,
+                                   .NK = 2,
+                                   SMALL});
     probe_spread_values(&p);
     probe_want_uniform(&p);
     p.types = PROBE_F32;

@@ -1,5 +1,6 @@
 /*
- * test_cases_masks.c - broadcast masks, layouts, and outputs whose surroundings must stay as they are.
+ * test_cases_masks.c - broadcast masks, layouts, and outputs whose surroundings must stay as they
+ * are.
  *
  * The numbers of each case are ones that broke other libraries; the results follow from arithmetic.
  */
@@ -68,13 +69,15 @@ END_TEST
 /* A band matrix as one vector: strides of masks may overlap, skip and run backwards over axes. */
 START_TEST(strided_masks_are_read_by_their_strides)
 {
-    static const int64_t strides[][4] = {{0, 0, 1, 1}, {200, 61, 11, 1}, {1, 2, 6, 40}, {3, 0, 0, 7}};
+    static const int64_t strides[][4] = {
+        {0, 0, 1, 1}, {200, 61, 11, 1}, {1, 2, 6, 40}, {3, 0, 0, 7}};
     struct probe p;
     probe_init(&p, &(gpu_mha_desc){.B = 2, .H = 3, .HKV = 3, .NQ = 5, .NK = 7, SMALL});
     probe_give_mask(&p, GPU_MHA_MASK_BOOL, 1, (int64_t[]){7});
     p.desc.mask = (gpu_mha_mask){.type = GPU_MHA_MASK_BOOL, .strided = 1};
     memcpy(p.desc.mask.stride, strides[_i], sizeof strides[_i]);
-    p.mask_cells = 1 + strides[_i][0] + 2 * strides[_i][1] + 4 * strides[_i][2] + 6 * strides[_i][3];
+    p.mask_cells =
+        1 + strides[_i][0] + 2 * strides[_i][1] + 4 * strides[_i][2] + 6 * strides[_i][3];
     free(p.mask);
     p.mask = malloc((size_t)p.mask_cells);
     ck_assert_ptr_nonnull(p.mask);
@@ -96,8 +99,9 @@ START_TEST(heads_behind_positions_are_as_packed)
     const int64_t B = shapes[_i].B, H = shapes[_i].H, N = shapes[_i].N, D = shapes[_i].D;
     for (int only_value = 0; only_value < 2; only_value++) {
         struct probe p;
-        probe_init(&p, &(gpu_mha_desc){.B = B, .H = H, .HKV = H, .NQ = N, .NK = N, .DK = D,
-                                       .DV = D, .causal = 1});
+        probe_init(&p,
+                   &(gpu_mha_desc){
+                       .B = B, .H = H, .HKV = H, .NQ = N, .NK = N, .DK = D, .DV = D, .causal = 1});
         p.desc.value.layout = GPU_MHA_BNHD;
         if (!only_value)
             p.desc.query.layout = p.desc.key.layout = p.desc.output.layout = GPU_MHA_BNHD;
@@ -147,8 +151,15 @@ START_TEST(split_keys_write_their_rows_alone)
 {
     const int64_t NQ = _i;
     struct probe p;
-    probe_init(&p, &(gpu_mha_desc){.B = 1, .H = 1, .HKV = 1, .NQ = NQ, .NK = 4096, SMALL, .causal = 1,
-                                   .offset_kind = GPU_MHA_OFFSET, .offset = 4000,
+    probe_init(&p, &(gpu_mha_desc){.B = 1,
+                                   .H = 1,
+                                   .HKV = 1,
+                                   .NQ = NQ,
+                                   .NK = 4096,
+                                   SMALL,
+                                   .causal = 1,
+                                   .offset_kind = GPU_MHA_OFFSET,
+                                   .offset = 4000,
                                    .output = {.layout = GPU_MHA_BNHD}});
     gpu_mha_plan *plan = NULL;
     ck_assert_int_eq(gpu_mha_plan_create(probe_context(), &p.desc, &plan), GPU_MHA_OK);

@@ -1,5 +1,6 @@
 /*
- * test_cases_outputs.c - weights and scores at each stage (case 25), and offsets beyond 2^31 (case 21).
+ * test_cases_outputs.c - weights and scores at each stage (case 25), and offsets beyond 2^31 (case
+ * 21).
  *
  * The numbers of each case are ones that broke other libraries; the results follow from arithmetic.
  */
@@ -21,9 +22,19 @@ struct expected {
 
 static void make_scores(struct probe *p, struct expected *want)
 {
-    probe_init(p, &(gpu_mha_desc){.B = B, .H = H, .HKV = 2, .NQ = NQ, .NP = 3, .NK = NK - 3, SMALL,
-                                  .has_scale = 1, .scale = 2, .softcap = 3, .causal = 1,
-                                  .offset_kind = GPU_MHA_OFFSET, .offset = 1});
+    probe_init(p, &(gpu_mha_desc){.B = B,
+                                  .H = H,
+                                  .HKV = 2,
+                                  .NQ = NQ,
+                                  .NP = 3,
+                                  .NK = NK - 3,
+                                  SMALL,
+                                  .has_scale = 1,
+                                  .scale = 2,
+                                  .softcap = 3,
+                                  .causal = 1,
+                                  .offset_kind = GPU_MHA_OFFSET,
+                                  .offset = 1});
     probe_give_mask(p, GPU_MHA_MASK_F32, 1, (int64_t[]){NK});
     probe_give_mask(p, GPU_MHA_MASK_BOOL, 3, (int64_t[]){H, 1, 1});
     p->mask[3] = 0;
@@ -186,10 +197,15 @@ START_TEST(a_mask_beyond_2_31_elements_is_found)
                     sizeof largest, &largest, NULL);
     if (largest < (cl_ulong)FAR + 16)
         return;
-    gpu_mha_desc desc = {.B = 2, .H = 1, .HKV = 1, .NQ = 1, .NK = 4, SMALL,
-                         .method = _i ? GPU_MHA_STAGED : GPU_MHA_FUSED,
-                         .mask = {.type = GPU_MHA_MASK_BOOL, .strided = 1,
-                                  .stride = {FAR, 0, 0, 3}}};
+    gpu_mha_desc desc = {
+        .B = 2,
+        .H = 1,
+        .HKV = 1,
+        .NQ = 1,
+        .NK = 4,
+        SMALL,
+        .method = _i ? GPU_MHA_STAGED : GPU_MHA_FUSED,
+        .mask = {.type = GPU_MHA_MASK_BOOL, .strided = 1, .stride = {FAR, 0, 0, 3}}};
     cl_context cl = gpu_mha_context_cl(probe_context());
     cl_command_queue queue = probe_queue(probe_context(), 0);
     cl_int code = CL_SUCCESS;
@@ -210,12 +226,17 @@ START_TEST(a_mask_beyond_2_31_elements_is_found)
     gpu_mha_plan *plan = NULL;
     ck_assert_int_eq(gpu_mha_plan_create(probe_context(), &desc, &plan), GPU_MHA_OK);
     mems[4] =
-        clCreateBuffer(cl, CL_MEM_READ_WRITE, gpu_mha_plan_workspace_bytes(plan), NULL, NULL);
-    gpu_mha_buffers buffers = {.query = {mems[0], 0}, .key = {mems[1], 0}, .value = {mems[2], 0},
-                               .output = {mems[3], 0}, .mask = {mask, 0}, .workspace = {mems[4], 0}};
+        clCreateBuffer(cl, CL_MEM_READ_WRITE, gpu_mha_plan_workspace_bytes(plan) + 128, NULL, NULL);
+    gpu_mha_buffers buffers = {.query = {mems[0], 0},
+                               .key = {mems[1], 0},
+                               .value = {mems[2], 0},
+                               .output = {mems[3], 0},
+                               .mask = {mask, 0},
+                               .workspace = {mems[4], 0}};
     ck_assert_msg(gpu_mha_enqueue(plan, queue, &buffers, 0, NULL, NULL) == GPU_MHA_OK, "%s",
                   gpu_mha_last_error());
-    ck_assert_int_eq(clEnqueueReadBuffer(queue, mems[3], CL_TRUE, 0, sizeof o, o, 0, NULL, NULL), 0);
+    ck_assert_int_eq(clEnqueueReadBuffer(queue, mems[3], CL_TRUE, 0, sizeof o, o, 0, NULL, NULL),
+                     0);
     for (int n = 0; n < 6; n++)
         ASSERT_DOUBLE_NEAR(o[n], n < 3 ? 1 : 3, 1e-5); /* key 0; keys 2 of (0, 0, 1, 0) */
 
@@ -232,7 +253,12 @@ END_TEST
 START_TEST(huge_problems_are_planned_or_refused)
 {
     gpu_mha_plan *plan = NULL;
-    gpu_mha_desc desc = {.B = 1, .H = 1, .HKV = 1, .NQ = 46342, .NK = 46342, SMALL,
+    gpu_mha_desc desc = {.B = 1,
+                         .H = 1,
+                         .HKV = 1,
+                         .NQ = 46342,
+                         .NK = 46342,
+                         SMALL,
                          .mask = {.type = GPU_MHA_MASK_BOOL}};
     ck_assert_int_eq(gpu_mha_plan_create(probe_context(), &desc, &plan), GPU_MHA_OK);
     ck_assert_msg(gpu_mha_plan_workspace_bytes(plan) < 64 << 20,

@@ -11,22 +11,40 @@
 
 enum { B = 2, H = 2, NQ = 3, NK = 4, DK = 5, DV = 3, OUTPUTS = B * H * NQ * DV };
 
-static const gpu_mha_desc valid = {.B = B, .H = H, .HKV = H, .NQ = NQ, .NK = NK, .DK = DK, .DV = DV};
+static const gpu_mha_desc valid = {
+    .B = B, .H = H, .HKV = H, .NQ = NQ, .NK = NK, .DK = DK, .DV = DV};
 
 /* Every field that a run can have. */
-enum field { QUERY, KEY, VALUE, PAST_KEY, PAST_VALUE, MASK, BIAS, KEY_LENGTHS, SLOPES, SINKS,
-             OUTPUT, LSE, WEIGHTS, SCORES, WORKSPACE, FIELDS };
+enum field {
+    QUERY,
+    KEY,
+    VALUE,
+    PAST_KEY,
+    PAST_VALUE,
+    MASK,
+    BIAS,
+    KEY_LENGTHS,
+    SLOPES,
+    SINKS,
+    OUTPUT,
+    LSE,
+    WEIGHTS,
+    SCORES,
+    WORKSPACE,
+    FIELDS
+};
 
-static const char *const names[FIELDS] = {"query", "key", "value", "past_key", "past_value", "mask",
-                                          "bias", "key_lengths", "alibi_slopes", "sinks", "output",
-                                          "lse", "weights", "scores", "workspace"};
+static const char *const names[FIELDS] = {"query",        "key",    "value",    "past_key",
+                                          "past_value",   "mask",   "bias",     "key_lengths",
+                                          "alibi_slopes", "sinks",  "output",   "lse",
+                                          "weights",      "scores", "workspace"};
 
 static gpu_mha_buffer *field_of(gpu_mha_buffers *b, int field)
 {
     gpu_mha_buffer *const fields[FIELDS] = {
-        &b->query,       &b->key,          &b->value, &b->past_key, &b->past_value,
-        &b->mask,        &b->bias,         &b->key_lengths, &b->alibi_slopes, &b->sinks,
-        &b->output,      &b->lse,          &b->weights, &b->scores, &b->workspace};
+        &b->query,  &b->key,  &b->value,       &b->past_key,     &b->past_value,
+        &b->mask,   &b->bias, &b->key_lengths, &b->alibi_slopes, &b->sinks,
+        &b->output, &b->lse,  &b->weights,     &b->scores,       &b->workspace};
     return fields[field];
 }
 
@@ -49,11 +67,21 @@ static gpu_mha_desc full_desc(void)
 /* Elements and bytes of one, for full_desc: by the public header. */
 static const struct {
     size_t elements, bytes;
-} sizes[FIELDS] = {{B * H * NQ * DK, 4}, {B * H * NK * DK, 2}, {B * H * NK * DV, 4},
-                   {B * H * 2 * DK, 4},  {B * H * 2 * DV, 4},  {B * H * NQ * 6, 1},
-                   {B * H * NQ * 6, 2},  {B, 8},               {H, 4},
-                   {H, 4},               {OUTPUTS, 2},         {B * H * NQ, 4},
-                   {B * NQ * 6, 4},      {B * H * NQ * 6, 4},  {0, 1}};
+} sizes[FIELDS] = {{B * H * NQ * DK, 4},
+                   {B * H * NK * DK, 2},
+                   {B * H * NK * DV, 4},
+                   {B * H * 2 * DK, 4},
+                   {B * H * 2 * DV, 4},
+                   {B * H * NQ * 6, 1},
+                   {B * H * NQ * 6, 2},
+                   {B, 8},
+                   {H, 4},
+                   {H, 4},
+                   {OUTPUTS, 2},
+                   {B * H * NQ, 4},
+                   {B * NQ * 6, 4},
+                   {B * H * NQ * 6, 4},
+                   {0, 1}};
 
 static cl_mem new_buffer(size_t bytes, const void *from)
 {
@@ -63,6 +91,13 @@ static cl_mem new_buffer(size_t bytes, const void *from)
                                 (void *)(uintptr_t)from, &code);
     ck_assert_int_eq(code, CL_SUCCESS);
     return mem;
+}
+
+/* Some plans need none. */
+static cl_mem new_workspace(const gpu_mha_plan *plan)
+{
+    const size_t bytes = gpu_mha_plan_workspace_bytes(plan);
+    return bytes > 0 ? new_buffer(bytes, NULL) : NULL;
 }
 
 static gpu_mha_plan *new_plan(const gpu_mha_desc *desc)
@@ -91,7 +126,7 @@ static void open_run(struct run *r, const gpu_mha_plan *plan, float value)
                        .key = {new_buffer(sizeof zeros, zeros), 0},
                        .value = {new_buffer(sizeof values, values), 0},
                        .output = {new_buffer(sizeof junk, junk), 0},
-                       .workspace = {new_buffer(gpu_mha_plan_workspace_bytes(plan), NULL), 0}}};
+                       .workspace = {new_workspace(plan), 0}}};
 }
 
 static void close_run(struct run *r)
@@ -124,9 +159,9 @@ static void expect_output(const struct run *r, cl_command_queue queue, cl_event 
 static cl_int state_of(cl_event event)
 {
     cl_int state = 0;
-    ck_assert_int_eq(clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state,
-                                    NULL),
-                     CL_SUCCESS);
+    ck_assert_int_eq(
+        clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL),
+        CL_SUCCESS);
     return state;
 }
 
@@ -396,10 +431,10 @@ START_TEST(overlapping_outputs_are_refused)
     static const struct {
         int field, other;
         uint64_t offset;
-    } overlaps[] = {{LSE, SCORES, 0},     {LSE, OUTPUT, 0},   {LSE, WEIGHTS, 1}, {LSE, SINKS, 0},
-                    {LSE, QUERY, 5},      {WEIGHTS, SCORES, 20}, {WEIGHTS, VALUE, 0},
-                    {SCORES, WORKSPACE, 64}, {LSE, WORKSPACE, 64}, {OUTPUT, WORKSPACE, 128},
-                    {WEIGHTS, WORKSPACE, 100}};
+    } overlaps[] = {{LSE, SCORES, 0},         {LSE, OUTPUT, 0},         {LSE, WEIGHTS, 1},
+                    {LSE, SINKS, 0},          {LSE, QUERY, 5},          {WEIGHTS, SCORES, 20},
+                    {WEIGHTS, VALUE, 0},      {SCORES, WORKSPACE, 64},  {LSE, WORKSPACE, 64},
+                    {OUTPUT, WORKSPACE, 128}, {WEIGHTS, WORKSPACE, 100}};
     struct full f;
     char words[80];
     open_full(&f);
@@ -436,8 +471,7 @@ START_TEST(neighbours_in_one_buffer_are_no_overlap)
     for (int field = 0; field < FIELDS; field++) {
         const size_t unit = field == WORKSPACE ? 128 : sizes[field].bytes;
         at = (at + unit - 1) / unit * unit;
-        *field_of(&changed, field) =
-            (gpu_mha_buffer){large, at / (field == WORKSPACE ? 1 : unit)};
+        *field_of(&changed, field) = (gpu_mha_buffer){large, at / (field == WORKSPACE ? 1 : unit)};
         at += sizes[field].elements * sizes[field].bytes;
     }
     cl_event done = NULL;
@@ -499,7 +533,8 @@ START_TEST(wrong_plans_queues_and_events_are_refused)
         clCreateCommandQueue(gpu_mha_context_cl(other), gpu_mha_context_device(other), 0, &code);
     ck_assert_int_eq(code, CL_SUCCESS);
     expect_call_refused(f.plan, strange, &f.buffers, 0, NULL, "queue is of another OpenCL context");
-    cl_mem foreign = clCreateBuffer(gpu_mha_context_cl(other), CL_MEM_READ_WRITE, 4096, NULL, &code);
+    cl_mem foreign =
+        clCreateBuffer(gpu_mha_context_cl(other), CL_MEM_READ_WRITE, 4096, NULL, &code);
     for (int field = 0; field < FIELDS; field++) {
         char words[80];
         gpu_mha_buffers changed = f.buffers;
@@ -508,15 +543,15 @@ START_TEST(wrong_plans_queues_and_events_are_refused)
         expect_refused(&f, &changed, words);
     }
     cl_event event = clCreateUserEvent(gpu_mha_context_cl(other), &code);
-    expect_call_refused(f.plan, f.queue, &f.buffers, 1, &event, "wait[0] is of another OpenCL context");
+    expect_call_refused(f.plan, f.queue, &f.buffers, 1, &event,
+                        "wait[0] is of another OpenCL context");
     clReleaseEvent(event);
 
     gpu_mha_plan *merge = NULL;
-    ck_assert_int_eq(gpu_mha_merge_plan_create(probe_context(),
-                                               &(gpu_mha_merge_desc){.B = 1, .H = 1, .NQ = 1,
-                                                                     .DV = 3},
-                                               &merge),
-                     GPU_MHA_OK);
+    ck_assert_int_eq(
+        gpu_mha_merge_plan_create(probe_context(),
+                                  &(gpu_mha_merge_desc){.B = 1, .H = 1, .NQ = 1, .DV = 3}, &merge),
+        GPU_MHA_OK);
     expect_call_refused(merge, f.queue, &f.buffers, 0, NULL, "plan is a merge plan");
     gpu_mha_plan_release(merge);
     clReleaseMemObject(foreign);

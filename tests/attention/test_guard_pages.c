@@ -15,8 +15,24 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { QUERY, KEY, VALUE, PAST_KEY, PAST_VALUE, MASK, BIAS, KEY_LENGTHS, SLOPES, SINKS, OUTPUT, LSE,
-       WEIGHTS, SCORES, WORKSPACE, ARRAYS };
+enum {
+    QUERY,
+    KEY,
+    VALUE,
+    PAST_KEY,
+    PAST_VALUE,
+    MASK,
+    BIAS,
+    KEY_LENGTHS,
+    SLOPES,
+    SINKS,
+    OUTPUT,
+    LSE,
+    WEIGHTS,
+    SCORES,
+    WORKSPACE,
+    ARRAYS
+};
 
 struct shape {
     gpu_mha_type type;
@@ -45,9 +61,23 @@ struct guarded {
 static gpu_mha_desc desc_of(const struct shape *s, gpu_mha_method method)
 {
     const gpu_mha_tensor t = {.type = s->type, .layout = s->layout};
-    gpu_mha_desc d = {.B = s->B, .H = s->H, .HKV = s->HKV, .NQ = s->NQ, .NK = s->NK, .NP = s->NP,
-                      .DK = s->DK, .DV = s->DV, .query = t, .key = t, .value = t, .past_key = t,
-                      .past_value = t, .output = t, .lse = 1, .method = method, .causal = 1,
+    gpu_mha_desc d = {.B = s->B,
+                      .H = s->H,
+                      .HKV = s->HKV,
+                      .NQ = s->NQ,
+                      .NK = s->NK,
+                      .NP = s->NP,
+                      .DK = s->DK,
+                      .DV = s->DV,
+                      .query = t,
+                      .key = t,
+                      .value = t,
+                      .past_key = t,
+                      .past_value = t,
+                      .output = t,
+                      .lse = 1,
+                      .method = method,
+                      .causal = 1,
                       .offset_kind = GPU_MHA_BOTTOM_RIGHT};
     if (s->all) {
         d.mask.type = GPU_MHA_MASK_BOOL;
@@ -83,8 +113,8 @@ static void sizes_of(const gpu_mha_desc *d, size_t workspace, size_t bytes[ARRAY
     bytes[SINKS] = d->sinks ? H * 4 : 0;
     bytes[OUTPUT] = B * H * NQ * DV * e;
     bytes[LSE] = B * H * NQ * 4;
-    bytes[WEIGHTS] = d->weights ? B * (d->weights == GPU_MHA_WEIGHTS_PER_HEAD ? H : 1) * NQ * NT * 4
-                                : 0;
+    bytes[WEIGHTS] =
+        d->weights ? B * (d->weights == GPU_MHA_WEIGHTS_PER_HEAD ? H : 1) * NQ * NT * 4 : 0;
     bytes[SCORES] = d->scores ? B * H * NQ * NT * 4 : 0;
     bytes[WORKSPACE] = workspace;
 }
@@ -148,13 +178,20 @@ static void *array(const struct guarded *g, int which)
 
 static void call_on_host(struct guarded *g)
 {
-    const gpu_mha_arrays arrays = {.query = array(g, QUERY), .key = array(g, KEY),
-                                   .value = array(g, VALUE), .past_key = array(g, PAST_KEY),
-                                   .past_value = array(g, PAST_VALUE), .mask = array(g, MASK),
-                                   .bias = array(g, BIAS), .key_lengths = array(g, KEY_LENGTHS),
-                                   .alibi_slopes = array(g, SLOPES), .sinks = array(g, SINKS),
-                                   .output = array(g, OUTPUT), .lse = array(g, LSE),
-                                   .weights = array(g, WEIGHTS), .scores = array(g, SCORES)};
+    const gpu_mha_arrays arrays = {.query = array(g, QUERY),
+                                   .key = array(g, KEY),
+                                   .value = array(g, VALUE),
+                                   .past_key = array(g, PAST_KEY),
+                                   .past_value = array(g, PAST_VALUE),
+                                   .mask = array(g, MASK),
+                                   .bias = array(g, BIAS),
+                                   .key_lengths = array(g, KEY_LENGTHS),
+                                   .alibi_slopes = array(g, SLOPES),
+                                   .sinks = array(g, SINKS),
+                                   .output = array(g, OUTPUT),
+                                   .lse = array(g, LSE),
+                                   .weights = array(g, WEIGHTS),
+                                   .scores = array(g, SCORES)};
     ck_assert_msg(gpu_mha(probe_context(), &g->desc, &arrays) == GPU_MHA_OK, "%s",
                   gpu_mha_last_error());
     check_output(g, "host arrays");
@@ -165,9 +202,9 @@ static gpu_mha_buffer buffer(struct guarded *g, int which)
     cl_int code = CL_SUCCESS;
     if (g->memory[which].size_bytes == 0)
         return (gpu_mha_buffer){NULL, 0};
-    g->mem[which] = clCreateBuffer(gpu_mha_context_cl(probe_context()),
-                                   CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR,
-                                   g->memory[which].size_bytes, g->memory[which].data, &code);
+    g->mem[which] =
+        clCreateBuffer(gpu_mha_context_cl(probe_context()), CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR,
+                       g->memory[which].size_bytes, g->memory[which].data, &code);
     ck_assert_int_eq(code, CL_SUCCESS);
     return (gpu_mha_buffer){g->mem[which], 0};
 }
@@ -175,14 +212,20 @@ static gpu_mha_buffer buffer(struct guarded *g, int which)
 static void call_on_buffers(struct guarded *g, gpu_mha_plan *plan)
 {
     cl_command_queue queue = probe_queue(probe_context(), 0);
-    const gpu_mha_buffers buffers = {.query = buffer(g, QUERY), .key = buffer(g, KEY),
-                                     .value = buffer(g, VALUE), .past_key = buffer(g, PAST_KEY),
-                                     .past_value = buffer(g, PAST_VALUE), .mask = buffer(g, MASK),
+    const gpu_mha_buffers buffers = {.query = buffer(g, QUERY),
+                                     .key = buffer(g, KEY),
+                                     .value = buffer(g, VALUE),
+                                     .past_key = buffer(g, PAST_KEY),
+                                     .past_value = buffer(g, PAST_VALUE),
+                                     .mask = buffer(g, MASK),
                                      .bias = buffer(g, BIAS),
                                      .key_lengths = buffer(g, KEY_LENGTHS),
-                                     .alibi_slopes = buffer(g, SLOPES), .sinks = buffer(g, SINKS),
-                                     .output = buffer(g, OUTPUT), .lse = buffer(g, LSE),
-                                     .weights = buffer(g, WEIGHTS), .scores = buffer(g, SCORES),
+                                     .alibi_slopes = buffer(g, SLOPES),
+                                     .sinks = buffer(g, SINKS),
+                                     .output = buffer(g, OUTPUT),
+                                     .lse = buffer(g, LSE),
+                                     .weights = buffer(g, WEIGHTS),
+                                     .scores = buffer(g, SCORES),
                                      .workspace = buffer(g, WORKSPACE)};
     ck_assert_msg(gpu_mha_enqueue(plan, queue, &buffers, 0, NULL, NULL) == GPU_MHA_OK, "%s",
                   gpu_mha_last_error());
@@ -210,7 +253,8 @@ START_TEST(nothing_beyond_an_array_is_touched)
 }
 END_TEST
 
-/* The blocking call reads and writes rows alone: between two batch entries lies a forbidden page. */
+/* The blocking call reads and writes rows alone: between two batch entries lies a forbidden page.
+ */
 START_TEST(the_blocking_call_stays_out_of_gaps)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -225,7 +269,13 @@ START_TEST(the_blocking_call_stays_out_of_gaps)
         low[n] = 2;
         high[n] = 5;
     }
-    gpu_mha_desc d = {.B = 2, .H = 1, .HKV = 1, .NQ = 1, .NK = 2, .DK = 5, .DV = 3,
+    gpu_mha_desc d = {.B = 2,
+                      .H = 1,
+                      .HKV = 1,
+                      .NQ = 1,
+                      .NK = 2,
+                      .DK = 5,
+                      .DV = 3,
                       .value = {0, GPU_MHA_STRIDED, stride, 0, 3}};
     gpu_mha_arrays arrays = {.query = q, .key = k, .value = low, .output = output};
     ck_assert_msg(gpu_mha(probe_context(), &d, &arrays) == GPU_MHA_OK, "%s", gpu_mha_last_error());

@@ -1,70 +1,90 @@
 /*
  * test_promises.c - what gpu_mha.h promises, sentence by sentence.
  *
- * Promise                                                  Held by
- * ---------------------------------------------------------------------------------------------------
- * steps 1 to 7 and their order                             attention/test_sweep_features, cases_outputs
- *   kv head = h / (H / HKV)                                cases_lengths: groups_of_query_heads...
- *   scale 1 / sqrt(DK), or literally                       cases_lengths: the_last_coordinate_counts,
- *                                                          cases_geometry: the_scale_is_literal
- *   soft cap before bias and masks                         cases_geometry: caps_differ, a_cap_leaves...
- *   several masks intersect                                cases_masks, test_masks: masks_intersect
- *   sinks join the sum                                     cases_geometry: sinks_join_the_sum
- *   dropout, its draws and the order of its words          cases_outputs: dropped_weights...,
- *                                                          test_sweep_features (Philox reference)
- * a row without a key: 0, -inf or the sink's logit         cases_empty_rows, cases_geometry: sinks...
- * what a hidden key holds never changes a result           every probe: NaN, 1000, Inf; same bits
- * what a visible one holds comes out                       test_masks: visible_nan_and_infinity,
- *                                                          cases_empty_rows: a_visible_nan...
- * a finite bias hides nothing                              cases_empty_rows: a_very_negative_bias...
- * the error bounds of output and LSE                       attention/test_sweep_*, test_types
- * the same bits from any thread, queue, batch, repeat      test_determinism; every probe
- * any thread at any time                                   test_determinism: from_many_threads...,
- *                                                          blocking_call: threads_share_the_default...
- * errors are kept per thread                               here: errors_belong_to_their_thread
- * GPU_MHA_FORKED in a child                                blocking_call: a_forked_child_is_refused,
- *                                                          unit/test_context
- * refused calls have written nothing, the next one works   refused, enqueue: every test
- * struct_size: 0, sizeof, larger with zeros, smaller       here: structs_grow_at_their_end
- * zero is the default of every optional field              here: zero_is_the_default
- * version, status texts and names                          here: every_status_has_a_text_and_a_name
- * last_error: stays, untouched by success, strings live    here: an_error_stays_until_the_next
- * cl_code, cl_call, build_log                              unit/test_core, unit/test_context
- * GPU_MHA_LOG and its levels; the sink                     unit/test_core; here: the_log_goes_to...
- * device_count, device_get, fields of device_info          here: devices_describe_themselves
- * selectors                                                here: selectors_find_the_device,
- *                                                          unit/test_device_select; refused
- * wrap retains both; cl and device are borrowed            here: a_wrapped_context_computes;
- *                                                          unit/test_context
- * release takes NULL; accessors take NULL                  here: null_is_nothing
- * plans hold their context                                 here: a_plan_outlives_its_makers
- * plan released while its work runs                        enqueue: work_waits_for_its_events, several_...
- * storage types in any mix                                 test_types: every_mix
- * layouts, strides, broadcast inputs, interleaved QKV      test_layouts; cases_masks
- * output rows must not overlap                             refused: output.stride_*
- * mask shapes and strides                                  cases_masks; test_masks
- * bottom right with key lengths                            cases_geometry: bottom_right_follows...
- * windows: both ends, -1                                   cases_geometry: windows_include_both_ends
- * offset of any sign up to 2^40                            cases_geometry: causal_sees_up_to_its_offset
- * ALiBi slopes                                             cases_geometry: alibi_has_the_published_slopes
- * weights, averaged weights, scores at each stage          cases_outputs
- * FUSED with weights or scores is refused                  refused
- * fused workspace does not grow with NQ * NT; staged does  here: workspaces_are_as_large_as_promised
- * B, NQ, NK, NP may be 0                                   cases_lengths: a_size_of_0_is_no_error
- * mask_broadcast: ranks, right alignment, sizes first      here: mask_broadcast_aligns_to_the_right;
- *                                                          cases_masks: low_ranks_align_to_the_right
- * desc_check says what plan_create says                    refused: a_wrong_descriptor_is_refused
- * UNSUPPORTED names the limit                              refused: a_limit_of_the_device...
- * arrays: not asked for NULL, without element may be       refused; blocking_call: arrays_without...
- * inputs are only read, only named rows are touched        blocking_call: inputs_are_only_read;
- *                                                          guard_pages: the_blocking_call_stays...
- * key lengths: refused on the host, clamped on the device  refused; cases_lengths: the_device_clamps...
- * the default context; the kept plans                      blocking_call
- * workspace_bytes and plan_text, also for NULL             here: plans_say_what_they_run, null_is_nothing
- * enqueue: queues, wait list, event always, NULL on fail   enqueue
- * buffers too small, workspace offset, own ranges          enqueue
- * nothing is allocated on the device                       here: a_plan_outlives_its_makers
- * merge, rotary, cache update, layer                       tests/operators, tests/layer
+ * Promise                                               Held by
+ * ----------------------------------------------------------------------------------------------
+ * steps 1 to 7 and their order                          attention/test_sweep_features,
+ *                                                       cases_outputs
+ *     kv head = h / (H / HKV)                           cases_lengths: groups_of_query_heads...
+ *     scale 1 / sqrt(DK), or literally                  cases_lengths:
+ *                                                       the_last_coordinate_counts,
+ *                                                       cases_geometry: the_scale_is_literal
+ *     soft cap before bias and masks                    cases_geometry: caps_differ,
+ *                                                       a_cap_leaves...
+ *     several masks intersect                           cases_masks, test_masks: masks_intersect
+ *     sinks join the sum                                cases_geometry: sinks_join_the_sum
+ *     dropout, its draws and the order of its words     cases_outputs: dropped_weights...,
+ *                                                       test_sweep_features (Philox reference)
+ * a row without a key: 0, -inf or the sink's logit      cases_empty_rows, cases_geometry:
+ *                                                       sinks...
+ * what a hidden key holds never changes a result        every probe: NaN, 1000, Inf; same bits
+ * what a visible one holds comes out                    test_masks: visible_nan_and_infinity,
+ *                                                       cases_empty_rows: a_visible_nan...
+ * a finite bias hides nothing                           cases_empty_rows:
+ *                                                       a_very_negative_bias...
+ * the error bounds of output and LSE                    attention/test_sweep_*, test_types
+ * the same bits from any thread, queue, batch, repeat   test_determinism; every probe
+ * any thread at any time                                test_determinism: from_many_threads...,
+ *                                                       blocking_call:
+ *                                                       threads_share_the_default...
+ * errors are kept per thread                            here: errors_belong_to_their_thread
+ * GPU_MHA_FORKED in a child                             blocking_call:
+ *                                                       a_forked_child_is_refused,
+ *                                                       unit/test_context
+ * refused calls have written nothing, the next one      refused, enqueue: every test
+ *     works
+ * struct_size: 0, sizeof, larger with zeros, smaller    here: structs_grow_at_their_end
+ * zero is the default of every optional field           here: zero_is_the_default
+ * version, status texts and names                       here: every_status_has_a_text_and_a_name
+ * last_error: stays, untouched by success, strings      here: an_error_stays_until_the_next
+ *     live
+ * cl_code, cl_call, build_log                           unit/test_core, unit/test_context
+ * GPU_MHA_LOG and its levels; the sink                  unit/test_core; here: the_log_goes_to...
+ * device_count, device_get, fields of device_info       here: devices_describe_themselves
+ * selectors                                             here: selectors_find_the_device,
+ *                                                       unit/test_device_select; refused
+ * wrap retains both; cl and device are borrowed         here: a_wrapped_context_computes;
+ *                                                       unit/test_context
+ * release takes NULL; accessors take NULL               here: null_is_nothing
+ * plans hold their context                              here: a_plan_outlives_its_makers
+ * plan released while its work runs                     enqueue: work_waits_for_its_events,
+ *                                                       several_...
+ * storage types in any mix                              test_types: every_mix
+ * layouts, strides, broadcast inputs, interleaved QKV   test_layouts; cases_masks
+ * output rows must not overlap                          refused: output.stride_*
+ * mask shapes and strides                               cases_masks; test_masks
+ * bottom right with key lengths                         cases_geometry: bottom_right_follows...
+ * windows: both ends, -1                                cases_geometry:
+ *                                                       windows_include_both_ends
+ * offset of any sign up to 2^40                         cases_geometry:
+ *                                                       causal_sees_up_to_its_offset
+ * ALiBi slopes                                          cases_geometry:
+ *                                                       alibi_has_the_published_slopes
+ * weights, averaged weights, scores at each stage       cases_outputs
+ * FUSED with weights or scores is refused               refused
+ * fused workspace does not grow with NQ * NT; staged    here:
+ *     does                                              workspaces_are_as_large_as_promised
+ * B, NQ, NK, NP may be 0                                cases_lengths: a_size_of_0_is_no_error
+ * mask_broadcast: ranks, right alignment, sizes first   here:
+ *                                                       mask_broadcast_aligns_to_the_right;
+ *                                                       cases_masks:
+ *                                                       low_ranks_align_to_the_right
+ * desc_check says what plan_create says                 refused: a_wrong_descriptor_is_refused
+ * UNSUPPORTED names the limit                           refused: a_limit_of_the_device...
+ * arrays: not asked for NULL, without element may be    refused; blocking_call:
+ *                                                       arrays_without...
+ * inputs are only read, only named rows are touched     blocking_call: inputs_are_only_read;
+ *                                                       guard_pages: the_blocking_call_stays...
+ * key lengths: refused on the host, clamped on the      refused; cases_lengths:
+ *     device                                            the_device_clamps...
+ * the default context; the kept plans                   blocking_call
+ * workspace_bytes and plan_text, also for NULL          here: plans_say_what_they_run,
+ *                                                       null_is_nothing
+ * enqueue: queues, wait list, event always, NULL on     enqueue
+ *     fail
+ * buffers too small, workspace offset, own ranges       enqueue
+ * nothing is allocated on the device                    here: a_plan_outlives_its_makers
+ * merge, rotary, cache update, layer                    tests/operators, tests/layer
  */
 #define _GNU_SOURCE /* RTLD_NEXT */
 
@@ -227,8 +247,9 @@ START_TEST(structs_grow_at_their_end)
     arrays = {.known = {.query = query, .key = key, .value = value, .output = output}};
     for (int larger = 0; larger < 3; larger++) {
         desc.known.struct_size = larger == 0 ? 0 : larger == 1 ? sizeof desc.known : sizeof desc;
-        arrays.known.struct_size =
-            larger == 0 ? 0 : larger == 1 ? sizeof arrays.known : sizeof arrays;
+        arrays.known.struct_size = larger == 0   ? 0
+                                   : larger == 1 ? sizeof arrays.known
+                                                 : sizeof arrays;
         memset(output, 0xFF, sizeof output);
         ck_assert_msg(gpu_mha(probe_context(), &desc.known, &arrays.known) == GPU_MHA_OK, "%s",
                       gpu_mha_last_error());
@@ -263,12 +284,23 @@ END_TEST
 START_TEST(zero_is_the_default)
 {
     /* The same problem with every default written out. */
-    const gpu_mha_desc written = {
-        .struct_size = sizeof written, .B = 1, .H = 2, .HKV = 1, .NQ = 2, .NK = 3, .DK = 5, .DV = 3,
-        .query = {GPU_MHA_F32, GPU_MHA_BHND, 0, 0, 0}, .has_scale = 1,
-        .scale = (float)(1 / sqrt(5)), .mask.type = GPU_MHA_MASK_NONE,
-        .key_lengths = GPU_MHA_INDEX_NONE, .has_window = 1, .window_left = -1, .window_right = -1,
-        .method = GPU_MHA_FUSED};
+    const gpu_mha_desc written = {.struct_size = sizeof written,
+                                  .B = 1,
+                                  .H = 2,
+                                  .HKV = 1,
+                                  .NQ = 2,
+                                  .NK = 3,
+                                  .DK = 5,
+                                  .DV = 3,
+                                  .query = {GPU_MHA_F32, GPU_MHA_BHND, 0, 0, 0},
+                                  .has_scale = 1,
+                                  .scale = (float)(1 / sqrt(5)),
+                                  .mask.type = GPU_MHA_MASK_NONE,
+                                  .key_lengths = GPU_MHA_INDEX_NONE,
+                                  .has_window = 1,
+                                  .window_left = -1,
+                                  .window_right = -1,
+                                  .method = GPU_MHA_FUSED};
     float query[20], key[15], value[9], first[12], second[12];
     for (int n = 0; n < 20; n++)
         query[n] = (float)(n % 7) / 4;
@@ -290,24 +322,21 @@ START_TEST(mask_broadcast_aligns_to_the_right)
     static const struct {
         int rank;
         int64_t given[4], shape[4];
-    } cases[] = {{0, {0}, {1, 1, 1, 1}},
-                 {1, {9}, {1, 1, 1, 9}},
-                 {1, {1}, {1, 1, 1, 1}},
-                 {2, {5, 9}, {1, 1, 5, 9}},
-                 {3, {4, 1, 9}, {1, 4, 1, 9}},
-                 {4, {3, 1, 5, 1}, {3, 1, 5, 1}}};
+    } cases[] = {{0, {0}, {1, 1, 1, 1}},       {1, {9}, {1, 1, 1, 9}},
+                 {1, {1}, {1, 1, 1, 1}},       {2, {5, 9}, {1, 1, 5, 9}},
+                 {3, {4, 1, 9}, {1, 4, 1, 9}}, {4, {3, 1, 5, 1}, {3, 1, 5, 1}}};
     for (size_t n = 0; n < sizeof cases / sizeof cases[0]; n++) {
         gpu_mha_desc desc = {.B = 3, .H = 4, .HKV = 2, .NQ = 5, .NP = 3, .NK = 6, .DK = 5, .DV = 3};
-        ck_assert_int_eq(gpu_mha_mask_broadcast(&desc, GPU_MHA_MASK_BOOL, cases[n].rank,
-                                                cases[n].given),
-                         GPU_MHA_OK);
+        ck_assert_int_eq(
+            gpu_mha_mask_broadcast(&desc, GPU_MHA_MASK_BOOL, cases[n].rank, cases[n].given),
+            GPU_MHA_OK);
         ck_assert_int_eq(desc.mask.type, GPU_MHA_MASK_BOOL);
         ck_assert_int_eq(desc.mask.strided, 0);
         ck_assert_int_eq(desc.bias.type, GPU_MHA_MASK_NONE);
         ck_assert_mem_eq(desc.mask.shape, cases[n].shape, sizeof desc.mask.shape);
-        ck_assert_int_eq(gpu_mha_mask_broadcast(&desc, GPU_MHA_MASK_BF16, cases[n].rank,
-                                                cases[n].given),
-                         GPU_MHA_OK);
+        ck_assert_int_eq(
+            gpu_mha_mask_broadcast(&desc, GPU_MHA_MASK_BF16, cases[n].rank, cases[n].given),
+            GPU_MHA_OK);
         ck_assert_int_eq(desc.bias.type, GPU_MHA_MASK_BF16);
         ck_assert_mem_eq(desc.bias.shape, cases[n].shape, sizeof desc.bias.shape);
         ck_assert_int_eq(gpu_mha_desc_check(&desc), GPU_MHA_OK);
@@ -417,25 +446,27 @@ END_TEST
 
 START_TEST(plans_say_what_they_run)
 {
-    gpu_mha_desc desc = valid;
-    gpu_mha_plan *plan = NULL;
     static const struct {
         gpu_mha_method method;
         gpu_mha_weights weights;
         gpu_mha_scores scores;
-        const char *text;
-    } cases[] = {{GPU_MHA_AUTO, 0, 0, "fused "},
-                 {GPU_MHA_FUSED, 0, 0, "fused "},
-                 {GPU_MHA_STAGED, 0, 0, "staged "},
-                 {GPU_MHA_AUTO, GPU_MHA_WEIGHTS_AVERAGED, 0, "staged "},
-                 {GPU_MHA_AUTO, 0, GPU_MHA_SCORES_RAW, "staged "}};
+        int staged;
+    } cases[] = {{GPU_MHA_AUTO, 0, 0, 0},
+                 {GPU_MHA_FUSED, 0, 0, 0},
+                 {GPU_MHA_STAGED, 0, 0, 1},
+                 {GPU_MHA_AUTO, GPU_MHA_WEIGHTS_AVERAGED, 0, 1},
+                 {GPU_MHA_AUTO, 0, GPU_MHA_SCORES_RAW, 1}};
+    gpu_mha_desc desc = valid;
+    gpu_mha_plan *plan = NULL;
     for (size_t n = 0; n < sizeof cases / sizeof cases[0]; n++) {
         desc.method = cases[n].method;
         desc.weights = cases[n].weights;
         desc.scores = cases[n].scores;
         ck_assert_int_eq(gpu_mha_plan_create(probe_context(), &desc, &plan), GPU_MHA_OK);
-        ck_assert_msg(strncmp(gpu_mha_plan_text(plan), cases[n].text, strlen(cases[n].text)) == 0,
-                      "\"%s\", want \"%s...\"", gpu_mha_plan_text(plan), cases[n].text);
+        const char *text = gpu_mha_plan_text(plan);
+        ck_assert_msg((strncmp(text, "staged ", 7) == 0) == cases[n].staged, "the plan is \"%s\"",
+                      text);
+        ck_assert_uint_gt(strlen(text), 0);
         gpu_mha_plan_release(plan);
     }
 }
@@ -443,8 +474,8 @@ END_TEST
 
 static size_t workspace_of(gpu_mha_method method, int64_t NQ, int64_t NK)
 {
-    gpu_mha_desc desc = {.B = 2, .H = 4, .HKV = 2, .NQ = NQ, .NK = NK, .DK = 5, .DV = 3,
-                         .method = method};
+    gpu_mha_desc desc = {
+        .B = 2, .H = 4, .HKV = 2, .NQ = NQ, .NK = NK, .DK = 5, .DV = 3, .method = method};
     gpu_mha_plan *plan = NULL;
     ck_assert_int_eq(gpu_mha_plan_create(probe_context(), &desc, &plan), GPU_MHA_OK);
     size_t bytes = gpu_mha_plan_workspace_bytes(plan);
@@ -481,14 +512,17 @@ START_TEST(a_plan_outlives_its_makers)
     const float zeros[20] = {0}, value[9] = {5, 5, 5, 5, 5, 5, 5, 5, 5};
     float output[12] = {0};
     const cl_mem_flags in = CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR;
-    cl_mem mems[5] = {
-        clCreateBuffer(cl, in, sizeof zeros, (void *)(uintptr_t)zeros, NULL),
-        clCreateBuffer(cl, in, 60, (void *)(uintptr_t)zeros, NULL),
-        clCreateBuffer(cl, in, sizeof value, (void *)(uintptr_t)value, NULL),
-        clCreateBuffer(cl, CL_MEM_WRITE_ONLY, sizeof output, NULL, NULL),
-        clCreateBuffer(cl, CL_MEM_READ_WRITE, gpu_mha_plan_workspace_bytes(plan), NULL, NULL)};
-    gpu_mha_buffers buffers = {.query = {mems[0], 0}, .key = {mems[1], 0}, .value = {mems[2], 0},
-                               .output = {mems[3], 0}, .workspace = {mems[4], 0}};
+    cl_mem mems[5] = {clCreateBuffer(cl, in, sizeof zeros, (void *)(uintptr_t)zeros, NULL),
+                      clCreateBuffer(cl, in, 60, (void *)(uintptr_t)zeros, NULL),
+                      clCreateBuffer(cl, in, sizeof value, (void *)(uintptr_t)value, NULL),
+                      clCreateBuffer(cl, CL_MEM_WRITE_ONLY, sizeof output, NULL, NULL),
+                      clCreateBuffer(cl, CL_MEM_READ_WRITE,
+                                     gpu_mha_plan_workspace_bytes(plan) + 128, NULL, NULL)};
+    gpu_mha_buffers buffers = {.query = {mems[0], 0},
+                               .key = {mems[1], 0},
+                               .value = {mems[2], 0},
+                               .output = {mems[3], 0},
+                               .workspace = {mems[4], 0}};
     buffers_made = 0;
     ck_assert_msg(gpu_mha_enqueue(plan, queue, &buffers, 0, NULL, NULL) == GPU_MHA_OK, "%s",
                   gpu_mha_last_error());

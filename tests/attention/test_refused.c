@@ -1,6 +1,6 @@
 /*
- * test_refused.c - every descriptor, array and selector that must be refused: the status, a sentence
- * that names the field and its value, outputs as they were, and a next call that works.
+ * test_refused.c - every descriptor, array and selector that must be refused: the status, a
+ * sentence that names the field and its value, outputs as they were, and a next call that works.
  */
 #include "harness/assertions.h"
 #include "harness/probe.h"
@@ -56,9 +56,18 @@ struct patch {
     float real;
 };
 
-#define SET(field, number) {offsetof(gpu_mha_desc, field), I64, number, 0}
-#define FLAG(field, number) {offsetof(gpu_mha_desc, field), INT, number, 0}
-#define REAL(field, number) {offsetof(gpu_mha_desc, field), FLOAT, 0, number}
+#define SET(field, number)                                                                         \
+    {                                                                                              \
+        offsetof(gpu_mha_desc, field), I64, number, 0                                              \
+    }
+#define FLAG(field, number)                                                                        \
+    {                                                                                              \
+        offsetof(gpu_mha_desc, field), INT, number, 0                                              \
+    }
+#define REAL(field, number)                                                                        \
+    {                                                                                              \
+        offsetof(gpu_mha_desc, field), FLOAT, 0, number                                            \
+    }
 #define BIG ((int64_t)1 << 40)
 
 static const struct {
@@ -155,8 +164,10 @@ static const struct {
     {"mask.strided is 2: ", {FLAG(mask.type, 1), FLAG(mask.strided, 2)}},
     {"mask.shape[3] is set: without a mask type it must be 0", {SET(mask.shape[3], 4)}},
     {"bias.stride[0] is set: without a mask type it must be 0", {SET(bias.stride[0], 4)}},
-    {"mask.shape[0] is 3: it must be B, which is 2, or 1", {FLAG(mask.type, 1), SET(mask.shape[0], 3)}},
-    {"bias.shape[1] is 2: it must be H, which is 4, or 1", {FLAG(bias.type, 2), SET(bias.shape[1], 2)}},
+    {"mask.shape[0] is 3: it must be B, which is 2, or 1",
+     {FLAG(mask.type, 1), SET(mask.shape[0], 3)}},
+    {"bias.shape[1] is 2: it must be H, which is 4, or 1",
+     {FLAG(bias.type, 2), SET(bias.shape[1], 2)}},
     {"mask.shape[2] is -1: it must be NQ, which is 3, or 1",
      {FLAG(mask.type, 1), SET(mask.shape[2], -1)}},
     {"mask.shape[3] is 3: it must be NP + NK, which is 4, or 1",
@@ -279,12 +290,27 @@ END_TEST
 
 /* ---- arrays ---- */
 
-enum field { QUERY, KEY, VALUE, PAST_KEY, PAST_VALUE, MASK, BIAS, KEY_LENGTHS, SLOPES, SINKS,
-             OUTPUT, LSE, WEIGHTS, SCORES, FIELDS };
+enum field {
+    QUERY,
+    KEY,
+    VALUE,
+    PAST_KEY,
+    PAST_VALUE,
+    MASK,
+    BIAS,
+    KEY_LENGTHS,
+    SLOPES,
+    SINKS,
+    OUTPUT,
+    LSE,
+    WEIGHTS,
+    SCORES,
+    FIELDS
+};
 
-static const char *const names[FIELDS] = {"query", "key", "value", "past_key", "past_value", "mask",
-                                          "bias", "key_lengths", "alibi_slopes", "sinks", "output",
-                                          "lse", "weights", "scores"};
+static const char *const names[FIELDS] = {
+    "query",       "key",          "value", "past_key", "past_value", "mask",    "bias",
+    "key_lengths", "alibi_slopes", "sinks", "output",   "lse",        "weights", "scores"};
 
 /* Everything that can be asked for, and an array for each. */
 static gpu_mha_desc full_desc(void)
@@ -303,9 +329,9 @@ static gpu_mha_desc full_desc(void)
 
 static void set_array(gpu_mha_arrays *arrays, int field, void *pointer)
 {
-    const void **const inputs[] = {&arrays->query,      &arrays->key,  &arrays->value,
-                                   &arrays->past_key,   &arrays->past_value, &arrays->mask,
-                                   &arrays->bias,       &arrays->key_lengths};
+    const void **const inputs[] = {&arrays->query,    &arrays->key,        &arrays->value,
+                                   &arrays->past_key, &arrays->past_value, &arrays->mask,
+                                   &arrays->bias,     &arrays->key_lengths};
     const float **const floats[] = {&arrays->alibi_slopes, &arrays->sinks};
     float **const outputs[] = {&arrays->lse, &arrays->weights, &arrays->scores};
     if (field < SLOPES)
@@ -361,11 +387,13 @@ START_TEST(a_key_length_out_of_range_is_refused)
     const int32_t narrow[2] = {(int32_t)wide[0], (int32_t)wide[1]};
     gpu_mha_desc desc = valid;
     desc.key_lengths = _i % 2 ? GPU_MHA_I64 : GPU_MHA_I32;
-    gpu_mha_arrays arrays = {.query = query, .key = key, .value = value, .output = output,
+    gpu_mha_arrays arrays = {.query = query,
+                             .key = key,
+                             .value = value,
+                             .output = output,
                              .key_lengths = _i % 2 ? (const void *)wide : narrow};
     memset(output, 0xFF, sizeof output);
-    expect_sentence(gpu_mha(probe_context(), &desc, &arrays), GPU_MHA_INVALID,
-                    cases[_i / 2].words);
+    expect_sentence(gpu_mha(probe_context(), &desc, &arrays), GPU_MHA_INVALID, cases[_i / 2].words);
     expect_untouched();
     expect_the_next_call_works();
 }
@@ -375,8 +403,9 @@ END_TEST
 
 START_TEST(an_unknown_device_is_refused)
 {
-    static const char *const selectors[] = {"no such device", "99:0", "0:99", "1:",  ":0",
-                                            "-1:0",           "0:-1", "0:0:0", "18446744073709551616:0"};
+    static const char *const selectors[] = {
+        "no such device",        "99:0", "0:99", "1:", ":0", "-1:0", "0:-1", "0:0:0",
+        "18446744073709551616:0"};
     gpu_mha_context *context = (gpu_mha_context *)(void *)output;
     const gpu_mha_status status = gpu_mha_context_create(selectors[_i], &context);
     ck_assert_msg(status == GPU_MHA_NO_DEVICE, "\"%s\" gives %s", selectors[_i],

@@ -74,7 +74,7 @@ START_TEST(some_head_sizes_on_other_tiles)
 {
     static const int chosen[] = {0, 3, 6};
 
-    check_head_size(chosen[_i % 3], tiles[1 + _i / 3]);
+    check_head_size(chosen[_i % 3], tiles[_i < 3 ? 1 : 3]);
 }
 END_TEST
 
@@ -137,7 +137,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, attention_open, attention_close);
     tcase_add_loop_test(tcase, lengths_around_edges, 0, COUNT(tiles));
     tcase_add_loop_test(tcase, every_head_size, 0, COUNT(head_sizes));
-    tcase_add_loop_test(tcase, some_head_sizes_on_other_tiles, 0, 9);
+    tcase_add_loop_test(tcase, some_head_sizes_on_other_tiles, 0, 6);
     tcase_add_loop_test(tcase, a_very_large_head, 0, 2);
     tcase_add_loop_test(tcase, query_heads_share_key_heads, 0, 2);
     tcase_add_loop_test(tcase, very_many_batches_or_heads, 0, 4);

@@ -96,6 +96,40 @@ START_TEST(the_ends_of_the_range)
 }
 END_TEST
 
+/* One key has the weight 1, so the output is its value, rounded once: to nearest, ties to even. */
+START_TEST(outputs_are_rounded_to_nearest_even)
+{
+    for (int type = GPU_MHA_F16; type <= GPU_MHA_BF16; type++) {
+        struct attention_spec spec = problem(methods[_i]);
+        struct attention_launch launch = {.poison = POISON_NAN};
+        struct attention_outputs outputs;
+        struct attention_data data;
+        char error[ATTENTION_ERROR_SIZE];
+
+        spec.desc.NK = spec.desc.HKV = spec.desc.B = 1;
+        spec.desc.output.type = (gpu_mha_type)type;
+        spec.tile = "6,4,2,32"; /* a row is one whole vector and one element more */
+        attention_use_tile(spec.tile);
+        attention_data_make(&spec, &data);
+        struct attention_image *value = &data.images[ARRAY_VALUE];
+        double step = 2 * storage_unit_roundoff((enum storage_type)type); /* next to 1 */
+        for (int64_t d = 0; d < spec.desc.DV; d++)
+            storage_store(value->type, value->bytes, layout_index(&value->layout, 0, 0, 0, d),
+                          1 + ((double)d + 0.5) * step);
+        ck_assert_msg(attention_run(attention_context, &data, launch, &outputs, error) == 0, "%s",
+                      error);
+        for (int64_t e = 0; e < spec.desc.H * spec.desc.NQ * spec.desc.DV; e++) {
+            int64_t even = (e % spec.desc.DV + 1) / 2 * 2; /* 0.5 -> 0, 1.5 -> 2, 2.5 -> 2 */
+            ASSERT_DOUBLE_SAME(storage_load((enum storage_type)type,
+                                            outputs.arrays[ARRAY_OUTPUT], e),
+                               1 + (double)even * step);
+        }
+        attention_outputs_free(&outputs);
+        attention_data_free(&data);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("types");
@@ -107,6 +141,7 @@ int main(void)
     tcase_add_loop_test(tcase, every_mix, 0, 2);
     tcase_add_loop_test(tcase, every_mix_of_past_and_new, 0, 2);
     tcase_add_loop_test(tcase, the_ends_of_the_range, 0, 2);
+    tcase_add_loop_test(tcase, outputs_are_rounded_to_nearest_even, 0, 2);
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_NORMAL);
     int failures = srunner_ntests_failed(runner);

@@ -6,6 +6,7 @@
 #include "assertions.h"
 #include "canary.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -285,6 +286,7 @@ static void collect(const struct run *run, const struct attention_data *data,
         size_t row = (size_t)l->D * image->element_bytes;
         int64_t rows = layout_count(l) > 0 ? l->B * l->H * l->N : 0;
         outputs->bytes[a] = (size_t)rows * row;
+        outputs->types[a] = image->type;
         outputs->arrays[a] = attention_alloc((int64_t)outputs->bytes[a], 1);
         for (int64_t n = 0; n < rows; n++) {
             int64_t at = layout_index(l, n / l->N / l->H, n / l->N % l->H, n % l->N, 0);
@@ -328,12 +330,27 @@ void attention_outputs_free(struct attention_outputs *outputs)
     *outputs = (struct attention_outputs){.plan = ""};
 }
 
+static int arrays_differ(enum storage_type type, const void *a, const void *b, size_t bytes)
+{
+    if (bytes == 0 || memcmp(a, b, bytes) == 0)
+        return 0;
+    size_t element = type == STORAGE_F32 ? 4 : 2;
+    for (size_t i = 0; i < bytes / element; i++) {
+        const unsigned char *x = (const unsigned char *)a + i * element;
+        const unsigned char *y = (const unsigned char *)b + i * element;
+        if (memcmp(x, y, element) != 0 &&
+            !(isnan(storage_load(type, a, (int64_t)i)) && isnan(storage_load(type, b, (int64_t)i))))
+            return 1;
+    }
+    return 0;
+}
+
 const char *attention_outputs_differ(const struct attention_outputs *a,
                                      const struct attention_outputs *b)
 {
     for (int n = ARRAY_INPUTS; n < ARRAY_COUNT; n++) {
         if (a->bytes[n] != b->bytes[n] ||
-            (a->bytes[n] > 0 && memcmp(a->arrays[n], b->arrays[n], a->bytes[n]) != 0))
+            arrays_differ(a->types[n], a->arrays[n], b->arrays[n], a->bytes[n]))
             return attention_array_name((enum attention_array)n);
     }
     return NULL;

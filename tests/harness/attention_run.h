@@ -12,6 +12,7 @@
 struct attention_outputs {
     void *arrays[ARRAY_COUNT]; /* from ARRAY_OUTPUT on */
     size_t bytes[ARRAY_COUNT];
+    enum storage_type types[ARRAY_COUNT];
     char plan[64]; /* what the plan says of itself */
 };
 
@@ -32,7 +33,10 @@ int attention_run(gpu_mha_context *context, const struct attention_data *data,
 
 void attention_outputs_free(struct attention_outputs *outputs);
 
-/* The first array in which the outputs differ in a bit, or NULL. */
+/*
+ * The first array in which the outputs differ in a bit, or NULL. Any NaN equals any other: which of two
+ * operands gives its bits to a NaN is left to the instruction.
+ */
 const char *attention_outputs_differ(const struct attention_outputs *a,
                                      const struct attention_outputs *b);
 

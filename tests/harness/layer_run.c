@@ -81,7 +81,7 @@ static void pack_qkv(struct layer_data *data)
 static void make_maps(struct layer_data *data, struct rng *rng)
 {
     const gpu_mha_layer_desc *d = &data->desc;
-    const gpu_mha_desc *a = &d->attention;
+    const gpu_mha_desc *a = &data->attention;
     const int64_t in[4] = {d->EQ, d->EK, d->EV, a->H * a->DV};
     const int64_t out[4] = {a->H * a->DK, a->HKV * a->DK, a->HKV * a->DV, d->EO};
     const gpu_mha_type types[3] = {a->query.type, a->key.type, a->value.type};
@@ -102,7 +102,7 @@ static void make_maps(struct layer_data *data, struct rng *rng)
 
 static void make_masks(struct layer_data *data, struct rng *rng)
 {
-    const gpu_mha_desc *a = &data->desc.attention;
+    const gpu_mha_desc *a = &data->attention;
     const int64_t count = a->B * a->H * a->NQ * a->NK;
 
     if (a->mask.type != GPU_MHA_MASK_NONE) {
@@ -122,7 +122,7 @@ static void make_masks(struct layer_data *data, struct rng *rng)
 
 static void make_lengths(struct layer_data *data, struct rng *rng)
 {
-    const gpu_mha_desc *a = &data->desc.attention;
+    const gpu_mha_desc *a = &data->attention;
     const int is_short = a->key_lengths == GPU_MHA_I32;
 
     data->key_lengths = allocate((size_t)a->B, sizeof(int64_t));
@@ -146,11 +146,12 @@ static void make_lengths(struct layer_data *data, struct rng *rng)
 
 void layer_data_make(struct layer_data *data, const gpu_mha_layer_desc *desc, uint64_t seed)
 {
-    const gpu_mha_desc *a = &desc->attention;
+    const gpu_mha_desc *a = desc->attention;
     const int64_t rows = a->B * a->H * a->NQ;
     struct rng rng;
 
-    *data = (struct layer_data){.desc = *desc};
+    *data = (struct layer_data){.attention = *a, .desc = *desc};
+    data->desc.attention = &data->attention;
     rng_seed(&rng, seed);
     make_maps(data, &rng);
     make_masks(data, &rng);
@@ -193,7 +194,7 @@ void layer_data_free(struct layer_data *data)
 
 void layer_data_set(struct layer_data *data, enum layer_array input, int64_t index, double value)
 {
-    const gpu_mha_desc *a = &data->desc.attention;
+    const gpu_mha_desc *a = &data->attention;
     const gpu_mha_type types[3] = {a->query.type, a->key.type, a->value.type};
     const enum storage_type type = (enum storage_type)types[input];
 
@@ -334,6 +335,23 @@ static void collect(struct layer_data *data, struct device_array *at, cl_command
     }
 }
 
+/* The descriptors are gone before the plan runs: it has what it needs. */
+static gpu_mha_status make_plan(gpu_mha_context *context, const struct layer_data *data,
+                                gpu_mha_plan **plan)
+{
+    gpu_mha_layer_desc *desc = allocate(1, sizeof *desc);
+    gpu_mha_desc *attention = allocate(1, sizeof *attention);
+
+    *attention = data->attention;
+    *desc = data->desc;
+    desc->attention = attention;
+    const gpu_mha_status status = gpu_mha_layer_plan_create(context, desc, plan);
+    memset(attention, 0xFF, sizeof *attention);
+    free(attention);
+    free(desc);
+    return status;
+}
+
 gpu_mha_status layer_run_device(gpu_mha_context *context, struct layer_data *data,
                                 cl_command_queue_properties properties)
 {
@@ -344,7 +362,7 @@ gpu_mha_status layer_run_device(gpu_mha_context *context, struct layer_data *dat
     cl_context cl = gpu_mha_context_cl(context);
     const size_t input_bytes = bytes_of(data, LAYER_QUERY_INPUT);
 
-    gpu_mha_status status = gpu_mha_layer_plan_create(context, &data->desc, &plan);
+    gpu_mha_status status = make_plan(context, data, &plan);
     if (status != GPU_MHA_OK)
         return status;
     cl_command_queue queue =
@@ -406,7 +424,7 @@ static void compare(const struct layer_data *data, enum layer_array array, enum 
 static struct ref_layer reference_of(const struct layer_data *data)
 {
     const gpu_mha_layer_desc *d = &data->desc;
-    const gpu_mha_desc *a = &d->attention;
+    const gpu_mha_desc *a = &data->attention;
     const enum storage_type output = (enum storage_type)a->output.type;
 
     return (struct ref_layer){
@@ -449,7 +467,7 @@ static struct ref_layer reference_of(const struct layer_data *data)
 void layer_check(const struct layer_data *data)
 {
     const gpu_mha_layer_desc *d = &data->desc;
-    const gpu_mha_desc *a = &d->attention;
+    const gpu_mha_desc *a = &data->attention;
     const struct ref_layer layer = reference_of(data);
     struct ref_layer_result r;
     const int64_t output[] = {a->B, a->NQ, d->EO}, matrix[] = {a->B, a->H, a->NQ, a->NK};

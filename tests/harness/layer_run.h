@@ -38,7 +38,8 @@ enum layer_array {
 const char *layer_array_name(enum layer_array array);
 
 struct layer_data {
-    gpu_mha_layer_desc desc;
+    gpu_mha_desc attention;
+    gpu_mha_layer_desc desc; /* points to `attention`: not to be copied */
     struct {
         void *host; /* NULL: the descriptor does not ask for it */
         size_t count, element_bytes;
@@ -66,9 +67,9 @@ void layer_data_set(struct layer_data *data, enum layer_array input, int64_t ind
 gpu_mha_status layer_run_host(gpu_mha_context *context, struct layer_data *data);
 
 /*
- * gpu_mha_layer_enqueue() on a queue of its own. Every array lies in a buffer of its own at an
- * offset of its own, between bytes of 0xFF that must stay as they are; the query input arrives by a
- * command that runs only after the call has returned.
+ * gpu_mha_layer_enqueue() on a queue of its own, of a plan whose descriptors are gone by then.
+ * Every array lies in a buffer of its own at an offset of its own, between bytes of 0xFF that must
+ * stay as they are; the query input arrives by a command that runs only after the call has returned.
  */
 gpu_mha_status layer_run_device(gpu_mha_context *context, struct layer_data *data,
                                 cl_command_queue_properties properties);

@@ -1,16 +1,16 @@
 /*
- * probe.h - attention problems whose results follow from arithmetic, run in every way there is.
+ * probe.h - attention problems whose results follow from arithmetic, run in every way.
  *
  * Uniform probe: Q = 0 and V[j][*] = j + 1. Every visible key weighs the same, so the output is the
  * mean of j + 1 over the visible keys, LSE = ln(their number), and 0 can only mean an empty row.
  * Tail probe: only the last coordinate of q, k and v is not zero, so that a kernel which drops the
  * end of a row sees nothing.
  *
- * probe_run() runs a problem with both methods, storage types, host arrays and buffers, in-order and
- * out-of-order queues, twice each. Around every array and in the gaps of its strides lies NaN, then
- * 1000; in every cell that must not be read NaN, 1000, then an infinity. Outputs and workspace begin
- * as bytes of 0xFF, and what lies around them must stay so. All runs of a method and type must give
- * the same bits.
+ * probe_run() runs a problem with both methods, storage types, host arrays and buffers, in-order
+ * and out-of-order queues, twice each. Around every array and in the gaps of its strides lies NaN,
+ * then 1000; in every cell that must not be read NaN, 1000, then an infinity. Outputs and workspace
+ * begin as bytes of 0xFF, and what lies around them must stay so. All runs of a method and type
+ * must give the same bits.
  */
 #ifndef MHA_TESTS_PROBE_H
 #define MHA_TESTS_PROBE_H
@@ -67,6 +67,12 @@ double *probe_value_row(struct probe *p, int64_t b, int64_t h, int64_t j); /* ov
 
 /* Whether query i of (b, h) sees key j, from the words of the public header. */
 int probe_visible(const struct probe *p, int64_t b, int64_t h, int64_t i, int64_t j);
+
+/* The cell of desc.mask or desc.bias that (b, h, i, j) reads. */
+int64_t probe_cell(const struct probe *p, const gpu_mha_mask *mask, const int64_t index[4]);
+
+/* Whether geometry and boolean mask show the key: where they hide it, its bias must not be read. */
+int probe_bias_is_read(const struct probe *p, const int64_t index[4]);
 
 /* Expects for each row (b, h, i) one value in all of its elements; lse may be NULL. */
 void probe_want_rows(struct probe *p, const double *rows, const double *lse);

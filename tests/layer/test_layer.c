@@ -32,25 +32,17 @@ static void close_context(void)
 #define ASSERT_OK(call) ck_assert_msg((call) == GPU_MHA_OK, "%s", gpu_mha_last_error())
 
 /* All widths and head sizes differ; two query heads share a key head. */
-static gpu_mha_layer_desc cross_attention(void)
+static gpu_mha_layer_desc cross_attention(gpu_mha_desc *a)
 {
-    return (gpu_mha_layer_desc){
-        .attention = {.B = 2, .H = 4, .HKV = 2, .NQ = 5, .NK = 7, .DK = 6, .DV = 3},
-        .EQ = 11,
-        .EK = 13,
-        .EV = 9,
-        .EO = 10};
+    *a = (gpu_mha_desc){.B = 2, .H = 4, .HKV = 2, .NQ = 5, .NK = 7, .DK = 6, .DV = 3};
+    return (gpu_mha_layer_desc){.attention = a, .EQ = 11, .EK = 13, .EV = 9, .EO = 10};
 }
 
-static gpu_mha_layer_desc self_attention(void)
+static gpu_mha_layer_desc self_attention(gpu_mha_desc *a)
 {
+    *a = (gpu_mha_desc){.B = 3, .H = 3, .HKV = 3, .NQ = 6, .NK = 6, .DK = 5, .DV = 8};
     return (gpu_mha_layer_desc){
-        .attention = {.B = 3, .H = 3, .HKV = 3, .NQ = 6, .NK = 6, .DK = 5, .DV = 8},
-        .EQ = 14,
-        .EK = 14,
-        .EV = 14,
-        .EO = 17,
-        .packed_qkv = 1};
+        .attention = a, .EQ = 14, .EK = 14, .EV = 14, .EO = 17, .packed_qkv = 1};
 }
 
 static void try_host(const gpu_mha_layer_desc *desc, uint64_t seed)
@@ -82,7 +74,8 @@ static void try_all(const gpu_mha_layer_desc *desc, uint64_t seed)
 
 START_TEST(separate_weights_with_every_set_of_biases)
 {
-    gpu_mha_layer_desc desc = cross_attention();
+    gpu_mha_desc a;
+    gpu_mha_layer_desc desc = cross_attention(&a);
     desc.bias_q = _i & 1;
     desc.bias_k = _i >> 1 & 1;
     desc.bias_v = _i >> 2 & 1;
@@ -93,7 +86,8 @@ END_TEST
 
 START_TEST(packed_weights_with_every_set_of_biases)
 {
-    gpu_mha_layer_desc desc = self_attention();
+    gpu_mha_desc a;
+    gpu_mha_layer_desc desc = self_attention(&a);
     desc.bias_q = desc.bias_k = desc.bias_v = _i & 1;
     desc.bias_out = _i >> 1;
     try_all(&desc, 2000 + 10 * (uint64_t)_i);
@@ -103,9 +97,10 @@ END_TEST
 /* Packed weights do not need one sequence, nor one length. */
 START_TEST(packed_weights_across_two_sequences)
 {
-    gpu_mha_layer_desc desc = self_attention();
-    desc.attention.NQ = 4;
-    desc.attention.H = 6;
+    gpu_mha_desc a;
+    gpu_mha_layer_desc desc = self_attention(&a);
+    a.NQ = 4;
+    a.H = 6;
     desc.bias_q = desc.bias_k = desc.bias_v = 1;
     try_all(&desc, 2500);
 }
@@ -113,11 +108,12 @@ END_TEST
 
 START_TEST(every_mix_of_types)
 {
-    gpu_mha_layer_desc desc = _i % 2 == 0 ? cross_attention() : self_attention();
-    desc.attention.query.type = (gpu_mha_type)(_i % 3);
-    desc.attention.key.type = (gpu_mha_type)((_i / 3 + 1) % 3);
-    desc.attention.value.type = (gpu_mha_type)((_i + 2) % 3);
-    desc.attention.output.type = (gpu_mha_type)(_i / 3 % 3);
+    gpu_mha_desc a;
+    gpu_mha_layer_desc desc = _i % 2 == 0 ? cross_attention(&a) : self_attention(&a);
+    a.query.type = (gpu_mha_type)(_i % 3);
+    a.key.type = (gpu_mha_type)((_i / 3 + 1) % 3);
+    a.value.type = (gpu_mha_type)((_i + 2) % 3);
+    a.output.type = (gpu_mha_type)(_i / 3 % 3);
     desc.weight_type = (gpu_mha_type)((_i + _i / 3 + _i / 9) % 3);
     desc.bias_q = desc.bias_k = desc.bias_v = _i / 2 % 2;
     desc.bias_out = _i / 4 % 2;
@@ -127,24 +123,24 @@ END_TEST
 
 START_TEST(masks_reach_the_attention)
 {
-    gpu_mha_layer_desc desc = cross_attention();
-    gpu_mha_desc *a = &desc.attention;
+    gpu_mha_desc a;
+    gpu_mha_layer_desc desc = cross_attention(&a);
     desc.bias_k = desc.bias_out = 1;
     if (_i & 1) {
-        a->mask.type = GPU_MHA_MASK_BOOL;
-        a->causal = 1;
-        a->offset_kind = GPU_MHA_BOTTOM_RIGHT;
+        a.mask.type = GPU_MHA_MASK_BOOL;
+        a.causal = 1;
+        a.offset_kind = GPU_MHA_BOTTOM_RIGHT;
     }
     if (_i & 2) {
-        a->key_lengths = _i & 1 ? GPU_MHA_I32 : GPU_MHA_I64;
-        a->sinks = 1;
+        a.key_lengths = _i & 1 ? GPU_MHA_I32 : GPU_MHA_I64;
+        a.sinks = 1;
     }
     if (_i & 4) {
-        a->bias.type = _i & 2 ? GPU_MHA_MASK_F16 : GPU_MHA_MASK_F32;
-        a->alibi = _i & 1 ? GPU_MHA_ALIBI_AUTO : GPU_MHA_ALIBI_SLOPES;
-        a->softcap = 3.0f;
-        a->has_scale = 1;
-        a->scale = 0.3f;
+        a.bias.type = _i & 2 ? GPU_MHA_MASK_F16 : GPU_MHA_MASK_F32;
+        a.alibi = _i & 1 ? GPU_MHA_ALIBI_AUTO : GPU_MHA_ALIBI_SLOPES;
+        a.softcap = 3.0f;
+        a.has_scale = 1;
+        a.scale = 0.3f;
     }
     try_all(&desc, 4000 + 10 * (uint64_t)_i);
 }
@@ -152,11 +148,12 @@ END_TEST
 
 START_TEST(lse_weights_and_scores_come_out)
 {
-    gpu_mha_layer_desc desc = cross_attention();
-    desc.attention.lse = 1;
-    desc.attention.weights = _i < 3 ? (gpu_mha_weights)_i : GPU_MHA_WEIGHTS_PER_HEAD;
-    desc.attention.scores = (gpu_mha_scores)_i;
-    desc.attention.key_lengths = GPU_MHA_I32;
+    gpu_mha_desc a;
+    gpu_mha_layer_desc desc = cross_attention(&a);
+    a.lse = 1;
+    a.weights = _i < 3 ? (gpu_mha_weights)_i : GPU_MHA_WEIGHTS_PER_HEAD;
+    a.scores = (gpu_mha_scores)_i;
+    a.key_lengths = GPU_MHA_I32;
     desc.bias_q = 1;
     try_all(&desc, 5000 + 10 * (uint64_t)_i);
 }
@@ -165,16 +162,17 @@ END_TEST
 /* Enough elements for the statistics of the errors, and more than one key tile. */
 START_TEST(a_larger_layer)
 {
-    const gpu_mha_layer_desc desc = {.attention = {.B = 2,
-                                                   .H = 6,
-                                                   .HKV = 3,
-                                                   .NQ = 77,
-                                                   .NK = 130,
-                                                   .DK = 24,
-                                                   .DV = 40,
-                                                   .causal = 1,
-                                                   .offset_kind = GPU_MHA_BOTTOM_RIGHT,
-                                                   .lse = 1},
+    const gpu_mha_desc a = {.B = 2,
+                            .H = 6,
+                            .HKV = 3,
+                            .NQ = 77,
+                            .NK = 130,
+                            .DK = 24,
+                            .DV = 40,
+                            .causal = 1,
+                            .offset_kind = GPU_MHA_BOTTOM_RIGHT,
+                            .lse = 1};
+    const gpu_mha_layer_desc desc = {.attention = &a,
                                      .EQ = 96,
                                      .EK = 130,
                                      .EV = 61,
@@ -190,17 +188,17 @@ END_TEST
 
 START_TEST(lengths_of_zero_and_one)
 {
-    gpu_mha_layer_desc desc = cross_attention();
-    gpu_mha_desc *a = &desc.attention;
+    gpu_mha_desc a;
+    gpu_mha_layer_desc desc = cross_attention(&a);
     desc.bias_q = desc.bias_v = desc.bias_out = 1;
-    a->B = _i == 0 ? 0 : 2;
-    a->NQ = _i == 1 ? 0 : 5;
-    a->NK = _i == 2 ? 0 : 7; /* attention gives 0: the output is its bias */
+    a.B = _i == 0 ? 0 : 2;
+    a.NQ = _i == 1 ? 0 : 5;
+    a.NK = _i == 2 ? 0 : 7; /* attention gives 0: the output is its bias */
     if (_i == 3) {
-        *a = (gpu_mha_desc){.B = 1, .H = 1, .HKV = 1, .NQ = 1, .NK = 1, .DK = 1, .DV = 1};
+        a = (gpu_mha_desc){.B = 1, .H = 1, .HKV = 1, .NQ = 1, .NK = 1, .DK = 1, .DV = 1};
         desc.EQ = desc.EK = desc.EV = desc.EO = 1;
     }
-    a->output.type = (gpu_mha_type)(_i % 3);
+    a.output.type = (gpu_mha_type)(_i % 3);
     try_all(&desc, 7000 + 10 * (uint64_t)_i);
 }
 END_TEST
@@ -208,16 +206,17 @@ END_TEST
 /* NaN in padded rows must reach no visible one: not by the products, not by the attention. */
 START_TEST(nan_in_hidden_rows_stays_there)
 {
-    gpu_mha_layer_desc desc = cross_attention();
-    desc.attention.key_lengths = GPU_MHA_I32;
-    desc.attention.B = 3;
+    gpu_mha_desc a;
+    gpu_mha_layer_desc desc = cross_attention(&a);
+    a.key_lengths = GPU_MHA_I32;
+    a.B = 3;
     desc.bias_k = desc.bias_v = 1;
     struct layer_data data;
     layer_data_make(&data, &desc, 8000);
     int hidden = 0;
-    for (int64_t b = 0; b < desc.attention.B; ++b) {
-        for (int64_t n = data.key_lengths[b]; n < desc.attention.NK; ++n, ++hidden) {
-            const int64_t row = b * desc.attention.NK + n;
+    for (int64_t b = 0; b < a.B; ++b) {
+        for (int64_t n = data.key_lengths[b]; n < a.NK; ++n, ++hidden) {
+            const int64_t row = b * a.NK + n;
             for (int64_t e = 0; e < desc.EK; ++e) {
                 layer_data_set(&data, LAYER_KEY_INPUT, row * desc.EK + e, NAN);
             }
@@ -239,8 +238,9 @@ END_TEST
 
 START_TEST(the_same_bits_by_both_ways)
 {
-    gpu_mha_layer_desc desc = cross_attention();
-    desc.attention.output.type = GPU_MHA_F16;
+    gpu_mha_desc a;
+    gpu_mha_layer_desc desc = cross_attention(&a);
+    a.output.type = GPU_MHA_F16;
     desc.weight_type = GPU_MHA_BF16;
     struct layer_data data;
     layer_data_make(&data, &desc, 9000);
@@ -279,8 +279,9 @@ START_TEST(threads_run_layers_at_once)
     pthread_t threads[THREADS];
     struct layer_data data[THREADS];
     for (int t = 0; t < THREADS; ++t) {
-        gpu_mha_layer_desc desc = t % 2 ? cross_attention() : self_attention();
-        desc.attention.query.type = (gpu_mha_type)(t % 3);
+        gpu_mha_desc a;
+        gpu_mha_layer_desc desc = t % 2 ? cross_attention(&a) : self_attention(&a);
+        a.query.type = (gpu_mha_type)(t % 3);
         desc.bias_out = 1;
         layer_data_make(&data[t], &desc, 9500 + (uint64_t)t);
         ck_assert_int_eq(pthread_create(&threads[t], NULL, run_in_thread, &data[t]), 0);
@@ -297,7 +298,8 @@ END_TEST
 
 START_TEST(a_plan_says_what_it_runs)
 {
-    gpu_mha_layer_desc desc = cross_attention();
+    gpu_mha_desc a;
+    gpu_mha_layer_desc desc = cross_attention(&a);
     gpu_mha_plan *plan = NULL;
     ASSERT_OK(gpu_mha_layer_plan_create(context, &desc, &plan));
     const char *kind = context->device.type & CL_DEVICE_TYPE_CPU ? "tile" : "CLBlast";
@@ -307,7 +309,7 @@ START_TEST(a_plan_says_what_it_runs)
                   gpu_mha_plan_text(plan));
     ck_assert_uint_gt(gpu_mha_plan_workspace_bytes(plan), 0);
     gpu_mha_plan_release(plan);
-    desc.attention.B = 0;
+    a.B = 0;
     ASSERT_OK(gpu_mha_layer_plan_create(context, &desc, &plan));
     ck_assert_str_eq(gpu_mha_plan_text(plan), "nothing to compute");
     ck_assert_uint_eq(gpu_mha_plan_workspace_bytes(plan), 0);
@@ -319,17 +321,20 @@ END_TEST
 
 /* Each function spoils one thing; the message must begin as given. */
 #define SPOIL(name, statement)                                                                     \
-    static void name(gpu_mha_layer_desc *d)                                                        \
+    static void name(gpu_mha_layer_desc *d, gpu_mha_desc *a)                                       \
     {                                                                                              \
+        (void)d, (void)a;                                                                          \
         statement;                                                                                 \
     }
-SPOIL(layout, d->attention.key.layout = GPU_MHA_BNHD)
-SPOIL(stride, d->attention.output.stride_n = 40)
-SPOIL(type, d->attention.value.type = (gpu_mha_type)3)
-SPOIL(past, d->attention.NP = 2)
-SPOIL(heads, d->attention.HKV = 3)
-SPOIL(batch, d->attention.B = -1)
-SPOIL(inner_size, d->attention.struct_size = sizeof d->attention + 8)
+SPOIL(layout, a->key.layout = GPU_MHA_BNHD)
+SPOIL(stride, a->output.stride_n = 40)
+SPOIL(type, a->value.type = (gpu_mha_type)3)
+SPOIL(past, a->NP = 2)
+SPOIL(heads, a->HKV = 3)
+SPOIL(batch, a->B = -1)
+SPOIL(no_attention, d->attention = NULL)
+SPOIL(inner_size, a->struct_size = sizeof *a - 1)
+SPOIL(inner_size_unset, a->struct_size = SIZE_MAX)
 SPOIL(width_q, d->EQ = 0)
 SPOIL(width_k, d->EK = -4)
 SPOIL(width_v, d->EV = (INT64_C(1) << 40) + 1)
@@ -341,12 +346,12 @@ SPOIL(packed_k, d->packed_qkv = 1)
 SPOIL(packed_v, (d->packed_qkv = 1, d->EK = d->EQ))
 SPOIL(packed_bias_k, (d->packed_qkv = 1, d->EK = d->EV = d->EQ, d->bias_k = 1))
 SPOIL(packed_bias_v, (d->packed_qkv = 1, d->EK = d->EV = d->EQ, d->bias_q = d->bias_k = 1))
-SPOIL(too_large, (d->attention.NQ = INT64_C(1) << 40, d->EQ = INT64_C(1) << 40))
-SPOIL(weight_too_large, (d->attention.H = INT64_C(1) << 30, d->EQ = INT64_C(1) << 40))
-SPOIL(method, (d->attention.method = GPU_MHA_FUSED, d->attention.scores = GPU_MHA_SCORES_RAW))
+SPOIL(too_large, (a->NQ = INT64_C(1) << 40, d->EQ = INT64_C(1) << 40))
+SPOIL(weight_too_large, (a->H = INT64_C(1) << 30, d->EQ = INT64_C(1) << 40))
+SPOIL(method, (a->method = GPU_MHA_FUSED, a->scores = GPU_MHA_SCORES_RAW))
 
 static const struct {
-    void (*spoil)(gpu_mha_layer_desc *d);
+    void (*spoil)(gpu_mha_layer_desc *d, gpu_mha_desc *a);
     const char *message;
 } refused[] = {
     {layout, "attention.key.layout is 1: a layer's inputs and output are packed"},
@@ -355,7 +360,9 @@ static const struct {
     {past, "attention.NP is 2: a layer has no past keys, so it must be 0"},
     {heads, "H is 4: it must be a multiple of HKV, which is 3"},
     {batch, "B is -1: it must be at least 0"},
-    {inner_size, "attention.struct_size is "},
+    {no_attention, "attention is NULL: the descriptor of the attention is needed"},
+    {inner_size, "gpu_mha_desc.struct_size is "},
+    {inner_size_unset, "gpu_mha_desc.struct_size is 18446744073709551615: it must be 0 or "},
     {width_q, "EQ is 0: it must be at least 1"},
     {width_k, "EK is -4: it must be at least 1"},
     {width_v, "EV is 1099511627777: it must be at most 2^40"},
@@ -381,10 +388,11 @@ static void assert_message(const char *want)
 START_TEST(a_wrong_descriptor_is_refused)
 {
     for (size_t r = 0; r < sizeof refused / sizeof refused[0]; ++r) {
-        gpu_mha_layer_desc desc = cross_attention();
+        gpu_mha_desc a;
+        gpu_mha_layer_desc desc = cross_attention(&a);
         gpu_mha_plan *plan = (gpu_mha_plan *)&desc;
         gpu_mha_layer_arrays arrays = {0};
-        refused[r].spoil(&desc);
+        refused[r].spoil(&desc, &a);
         ck_assert_int_eq(gpu_mha_layer_plan_create(context, &desc, &plan), GPU_MHA_INVALID);
         assert_message(refused[r].message);
         ck_assert_ptr_null(plan);
@@ -394,10 +402,36 @@ START_TEST(a_wrong_descriptor_is_refused)
 }
 END_TEST
 
-static gpu_mha_layer_desc everything(void)
+/* The descriptor of a caller that was built against a later version. */
+START_TEST(a_larger_descriptor_inside_must_be_zero_at_its_end)
 {
-    gpu_mha_layer_desc desc = cross_attention();
-    gpu_mha_desc *a = &desc.attention;
+    struct {
+        gpu_mha_desc known;
+        int64_t unknown;
+    } larger;
+    memset(&larger, 0, sizeof larger);
+    gpu_mha_layer_desc desc = cross_attention(&larger.known);
+    gpu_mha_plan *plan = NULL;
+    larger.known.struct_size = sizeof larger;
+    ASSERT_OK(gpu_mha_layer_plan_create(context, &desc, &plan));
+    gpu_mha_plan_release(plan);
+    struct layer_data data;
+    layer_data_make(&data, &desc, 9900);
+    data.desc.attention = &larger.known;
+    ASSERT_OK(layer_run_host(context, &data));
+    layer_check(&data);
+    larger.unknown = 1;
+    ck_assert_int_eq(layer_run_host(context, &data), GPU_MHA_INVALID);
+    assert_message("gpu_mha_desc has a field at byte ");
+    ck_assert_int_eq(gpu_mha_layer_plan_create(context, &desc, &plan), GPU_MHA_INVALID);
+    assert_message("gpu_mha_desc has a field at byte ");
+    layer_data_free(&data);
+}
+END_TEST
+
+static gpu_mha_layer_desc everything(gpu_mha_desc *a)
+{
+    gpu_mha_layer_desc desc = cross_attention(a);
     desc.bias_q = desc.bias_k = desc.bias_v = desc.bias_out = 1;
     a->mask.type = GPU_MHA_MASK_BOOL;
     a->bias.type = GPU_MHA_MASK_F32;
@@ -420,7 +454,8 @@ static void assert_refused_both_ways(struct layer_data *data, const char *want)
 
 START_TEST(a_lost_array_is_named)
 {
-    gpu_mha_layer_desc desc = everything();
+    gpu_mha_desc a;
+    gpu_mha_layer_desc desc = everything(&a);
     struct layer_data data;
     layer_data_make(&data, &desc, 10000);
     for (int x = 0; x < LAYER_ARRAYS; ++x) {
@@ -458,8 +493,9 @@ START_TEST(an_array_too_much_is_named)
     const enum layer_array optional[] = {LAYER_BIAS_Q,      LAYER_BIAS_OUT, LAYER_MASK,  LAYER_BIAS,
                                          LAYER_KEY_LENGTHS, LAYER_SLOPES,   LAYER_SINKS, LAYER_LSE,
                                          LAYER_WEIGHTS,     LAYER_SCORES};
-    const gpu_mha_layer_desc separate = cross_attention();
-    gpu_mha_layer_desc packed = self_attention();
+    gpu_mha_desc cross, self;
+    const gpu_mha_layer_desc separate = cross_attention(&cross);
+    gpu_mha_layer_desc packed = self_attention(&self);
     packed.bias_q = packed.bias_k = packed.bias_v = 1;
     for (size_t x = 0; x < sizeof optional / sizeof optional[0]; ++x) {
         give_too_much(&separate, optional[x]);
@@ -473,25 +509,27 @@ END_TEST
 
 START_TEST(key_lengths_out_of_range_are_refused)
 {
-    gpu_mha_layer_desc desc = cross_attention();
-    desc.attention.key_lengths = GPU_MHA_I32;
+    gpu_mha_desc a;
+    gpu_mha_layer_desc desc = cross_attention(&a);
+    a.key_lengths = GPU_MHA_I32;
     struct layer_data data;
     layer_data_make(&data, &desc, 13000);
     ((int32_t *)data.arrays[LAYER_KEY_LENGTHS].host)[1] = 8;
     ck_assert_int_eq(layer_run_host(context, &data), GPU_MHA_INVALID);
-    assert_message("key_lengths[1] is 8: it must be from 0 to NK, which is 7");
+    assert_message("key_lengths[1] is 8: it must be from 0 to NP + NK, which is 7");
     layer_data_free(&data);
 }
 END_TEST
 
 START_TEST(wrong_calls_are_refused)
 {
-    gpu_mha_layer_desc desc = cross_attention();
+    gpu_mha_desc a;
+    gpu_mha_layer_desc desc = cross_attention(&a);
     gpu_mha_plan *layer = NULL, *attention = NULL, *none = NULL;
     gpu_mha_layer_buffers buffers = {0};
     cl_event event = (cl_event)&desc;
     ASSERT_OK(gpu_mha_layer_plan_create(context, &desc, &layer));
-    ASSERT_OK(gpu_mha_plan_create(context, &desc.attention, &attention));
+    ASSERT_OK(gpu_mha_plan_create(context, &a, &attention));
     ck_assert_int_eq(gpu_mha_layer_plan_create(context, &desc, NULL), GPU_MHA_INVALID);
     ck_assert_int_eq(gpu_mha_layer_plan_create(context, NULL, &none), GPU_MHA_INVALID);
     assert_message("desc is NULL");
@@ -548,6 +586,7 @@ int main(void)
     tcase_add_test(runs, threads_run_layers_at_once);
     tcase_add_test(runs, a_plan_says_what_it_runs);
     tcase_add_test(refuses, a_wrong_descriptor_is_refused);
+    tcase_add_test(refuses, a_larger_descriptor_inside_must_be_zero_at_its_end);
     tcase_add_test(refuses, a_lost_array_is_named);
     tcase_add_test(refuses, an_array_too_much_is_named);
     tcase_add_test(refuses, key_lengths_out_of_range_are_refused);

@@ -40,8 +40,10 @@ START_TEST(too_large_stays_too_large)
     ck_assert_int_eq(mha_size_add(LARGE, LARGE), LARGE);
     ck_assert_int_eq(mha_size_mul(INT64_C(1) << 32, INT64_C(1) << 31), LARGE);
     ck_assert_int_eq(mha_size_mul(INT64_C(1) << 62, INT64_C(1) << 62), LARGE);
-    ck_assert_int_eq(mha_size_mul(LARGE, 0), LARGE);
-    ck_assert_int_eq(mha_size_mul(0, LARGE), LARGE);
+    ck_assert_int_eq(mha_size_mul(LARGE, 1), LARGE);
+    ck_assert_int_eq(mha_size_mul(2, LARGE), LARGE);
+    ck_assert_int_eq(mha_size_mul(-1, 0), LARGE);
+    ck_assert_int_eq(mha_size_mul(0, -1), LARGE);
     ck_assert_int_eq(mha_size_add(-1, 3), LARGE);
     ck_assert_int_eq(mha_size_mul(3, -1), LARGE);
     ck_assert_int_eq(mha_size_ceil_div(LARGE, 7), LARGE);
@@ -51,6 +53,17 @@ START_TEST(too_large_stays_too_large)
     ck_assert(mha_size_fits(4096));
     ck_assert(!mha_size_fits(LARGE));
     ck_assert(!mha_size_fits(-1));
+}
+END_TEST
+
+START_TEST(nothing_of_something_huge_is_nothing)
+{
+    const int64_t length = INT64_C(1) << 40;
+    ck_assert_int_eq(mha_size_mul(mha_size_mul(length, length), 0), 0);
+    ck_assert_int_eq(mha_size_mul(0, mha_size_mul(length, length)), 0);
+    ck_assert_int_eq(mha_size_mul(mha_size_mul(length, 0), length), 0);
+    /* What was added to it is not forgotten. */
+    ck_assert_int_eq(mha_size_add(mha_size_mul(LARGE, 0), LARGE), LARGE);
 }
 END_TEST
 
@@ -348,6 +361,7 @@ static Suite *core_suite(void)
 
     tcase_add_test(size, sizes_add_and_multiply);
     tcase_add_test(size, too_large_stays_too_large);
+    tcase_add_test(size, nothing_of_something_huge_is_nothing);
     suite_add_tcase(suite, size);
 
     tcase_add_test(string, a_string_grows);
