@@ -91,12 +91,19 @@ gpu_mha_status mha_tile_choose_decode(const struct mha_device *device, int64_t r
     return GPU_MHA_OK;
 }
 
+/* 12 x 2 sums need no groups beside them in 32 registers; 6 x 2 of both fit. */
+static int rows_at_a_time(const struct mha_tile *tile)
+{
+    return tile->VEC == 16 && tile->MQ % 6 == 0 ? 6 : tile->MQ;
+}
+
 void mha_tile_options(struct mha_options *options, const struct mha_tile *tile, int64_t DK,
                       int64_t DV)
 {
     mha_options_int(options, "VEC", tile->VEC);
     mha_options_int(options, "NV", tile->NV);
     mha_options_int(options, "MQ", tile->MQ);
+    mha_options_int(options, "MR", rows_at_a_time(tile));
     mha_options_int(options, "TB", tile->TB);
     mha_options_int(options, "DK", DK);
     mha_options_int(options, "DV", DV);

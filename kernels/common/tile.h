@@ -12,13 +12,15 @@
  * -D names:
  *   VEC  floats per vector           NV  vectors per key tile (KT = NV * VEC)
  *   MQ   query rows per work-item    TB  key tiles per block
+ *   MR   rows that are summed at a time, a divisor of MQ: MR * NV chains and as many groups (below)
+ *        stay in registers
  *   DK, DV  head sizes
  */
 #ifndef MHA_TILE_H
 #define MHA_TILE_H
 
-#if !defined(NV) || !defined(MQ) || !defined(TB) || !defined(DK) || !defined(DV) || !defined(VEC)
-#error "VEC, NV, MQ, TB, DK and DV must be defined"
+#if !defined(NV) || !defined(MQ) || !defined(MR) || !defined(TB) || !defined(DK) || !defined(DV) || !defined(VEC)
+#error "VEC, NV, MQ, MR, TB, DK and DV must be defined"
 #endif
 #define KT (NV * VEC)
 
@@ -56,66 +58,75 @@ MHA_INLINE void mha_load_queries(const struct mha_params *p, __global const void
     }
 }
 
-/* sum[r * NV + n] = sum_d q[r][d] * k[key n][d] over d in [start, end) of a packed tile [DK][KT]. */
-MHA_INLINE MHA_WIDE void mha_score_chain(const float *q, __global const float *k, int start,
-                                         int end, mha_floatv *sum)
-{
-#pragma unroll
-    for (int x = 0; x < MQ * NV; ++x) {
-        sum[x] = 0.0f;
-    }
-    for (int d = start; d < end; ++d) {
-        mha_floatv key[NV];
-#pragma unroll
-        for (int n = 0; n < NV; ++n) {
-            key[n] = MHA_LOADV(k + d * KT + n * VEC);
-        }
-#pragma unroll
-        for (int r = 0; r < MQ; ++r) {
-            const mha_floatv x = (mha_floatv)(q[d * MQ + r]);
-#pragma unroll
-            for (int n = 0; n < NV; ++n) {
-                sum[r * NV + n] = MHA_FMA(x, key[n], sum[r * NV + n]);
-            }
-        }
-    }
-}
-
-/* The same over at most a group, chain by chain. */
+/*
+ * group[r * NV + n] = sum_d q[r][d] * k[key n][d] for MR rows, over d in [start, end), at most a group,
+ * of a packed tile [DK][KT].
+ */
 MHA_INLINE MHA_WIDE void mha_score_group(const float *q, __global const float *k, int start,
                                          int end, mha_floatv *group)
 {
-    mha_floatv sum[MQ * NV];
-    for (int d = start; d < end; d += CHAIN) {
-        mha_score_chain(q, k, d, d + CHAIN < end ? d + CHAIN : end, sum);
 #pragma unroll
-        for (int x = 0; x < MQ * NV; ++x) {
-            group[x] = d == start ? sum[x] : group[x] + sum[x];
+    for (int x = 0; x < MR * NV; ++x) {
+        group[x] = 0.0f;
+    }
+    for (int chain = start; chain < end; chain += CHAIN) {
+        const int last = chain + CHAIN < end ? chain + CHAIN : end;
+        mha_floatv sum[MR * NV];
+#pragma unroll
+        for (int x = 0; x < MR * NV; ++x) {
+            sum[x] = 0.0f;
+        }
+        for (int d = chain; d < last; ++d) {
+            mha_floatv key[NV];
+#pragma unroll
+            for (int n = 0; n < NV; ++n) {
+                key[n] = MHA_LOADV(k + d * KT + n * VEC);
+            }
+#pragma unroll
+            for (int r = 0; r < MR; ++r) {
+                const mha_floatv x = (mha_floatv)(q[d * MQ + r]);
+#pragma unroll
+                for (int n = 0; n < NV; ++n) {
+                    sum[r * NV + n] = MHA_FMA(x, key[n], sum[r * NV + n]);
+                }
+            }
+        }
+#pragma unroll
+        for (int x = 0; x < MR * NV; ++x) {
+            group[x] += sum[x];
         }
     }
 }
 
-/* The products of all MQ rows with one key tile, over all of DK. */
+/* s[r * NV + n]: the products of all MQ rows with one key tile, over all of DK. */
 MHA_INLINE MHA_WIDE void mha_score_tile(const float *q, __global const float *k, mha_floatv *s)
 {
-    mha_score_group(q, k, 0, DK < GROUP ? DK : GROUP, s);
+    for (int row = 0; row < MQ; row += MR) {
+        mha_floatv total[MR * NV];
+        mha_score_group(q + row, k, 0, DK < GROUP ? DK : GROUP, total);
 #if DK > GROUP
-    mha_floatv group[MQ * NV], rest[MQ * NV];
-    for (int x = 0; x < MQ * NV; ++x) {
-        rest[x] = 0.0f;
-    }
-    for (int start = GROUP; start < DK; start += GROUP) {
-        mha_score_group(q, k, start, start + GROUP < DK ? start + GROUP : DK, group);
+        mha_floatv group[MR * NV], rest[MR * NV];
 #pragma unroll
-        for (int x = 0; x < MQ * NV; ++x) {
-            if (DK > 4 * GROUP) {
-                mha_add_v(&s[x], &rest[x], group[x]);
-            } else {
-                s[x] += group[x];
+        for (int x = 0; x < MR * NV; ++x) {
+            rest[x] = 0.0f;
+        }
+        for (int start = GROUP; start < DK; start += GROUP) {
+            mha_score_group(q + row, k, start, start + GROUP < DK ? start + GROUP : DK, group);
+#pragma unroll
+            for (int x = 0; x < MR * NV; ++x) {
+                if (DK > 4 * GROUP) {
+                    mha_add_v(&total[x], &rest[x], group[x]);
+                } else {
+                    total[x] += group[x];
+                }
             }
         }
-    }
 #endif
+#pragma unroll
+        for (int x = 0; x < MR * NV; ++x) {
+            s[row * NV + x] = total[x];
+        }
+    }
 }
 
 /* What turns the products of one row into scores. */
@@ -160,97 +171,113 @@ struct mha_outputs {
     mha_floatv total[MQ * DVV], rest[MQ * DVV];
 };
 
-/*
- * sum[r * COLUMNS + n] = sum_j w[r][j] * v[j] over a chain of keys, for COLUMNS vectors of the row: w
- * and v point at the first key and the first of these vectors. Made for NV columns, and for the one
- * that is left where the row has an odd number of vectors.
- */
+/* Keys of a chain, and of a run: tiles that some row sees, at most a group of keys. */
 #define MHA_KEYS_CHAIN (KT < CHAIN ? KT : CHAIN)
-#define MHA_VALUE_CHAIN(COLUMNS)                                                                   \
-    MHA_INLINE MHA_WIDE void MHA_CAT(mha_value_chain_, COLUMNS)(                                   \
-        const float *w, __global const float *v, mha_floatv *sum)                                  \
-    {                                                                                              \
-        _Pragma("unroll") for (int x = 0; x < MQ * COLUMNS; ++x)                                   \
-        {                                                                                          \
-            sum[x] = 0.0f;                                                                         \
-        }                                                                                          \
-        for (int j = 0; j < MHA_KEYS_CHAIN; ++j) {                                                 \
-            mha_floatv value[COLUMNS];                                                             \
-            _Pragma("unroll") for (int n = 0; n < COLUMNS; ++n)                                    \
-            {                                                                                      \
-                value[n] = MHA_LOADV(v + n * VEC);                                                 \
-            }                                                                                      \
-            _Pragma("unroll") for (int r = 0; r < MQ; ++r)                                         \
-            {                                                                                      \
-                const mha_floatv x = (mha_floatv)(w[r * KB]);                                      \
-                _Pragma("unroll") for (int n = 0; n < COLUMNS; ++n)                                \
-                {                                                                                  \
-                    sum[r * COLUMNS + n] = MHA_FMA(x, value[n], sum[r * COLUMNS + n]);             \
-                }                                                                                  \
-            }                                                                                      \
-            v += DVP;                                                                              \
-            ++w;                                                                                   \
-        }                                                                                          \
-    }
 
-/* A run of tiles that some row sees, at most a group; `special` if a value is NaN or infinite. */
 struct mha_run {
-    int first, tiles, special;
+    int first, keys;
+    int special; /* a value is NaN or infinite */
 };
 
 /*
- * The same sums where a value is NaN or infinite: 0 * NaN would carry it into rows that do not see it,
- * so for a row that does not see a key its value counts as 0. The order of the sums is the same, so
- * that what hidden values hold does not change a bit. `first` is the chain's first key in the block.
+ * group[r * COLUMNS + n] = sum_j w[r][j] * v[j] for MR rows over the keys of a run, for COLUMNS vectors
+ * of the row: w and v point at the first key and the first of these vectors.
  */
-MHA_INLINE void mha_value_chain_selected(const float *w, __global const float *v, const uint *bits,
-                                         int first, int columns, mha_floatv *sum)
+#define MHA_VALUE_GROUP(COLUMNS)                                                                   \
+    MHA_INLINE MHA_WIDE void MHA_CAT(mha_value_group_, COLUMNS)(                                   \
+        const float *w, __global const float *v, int keys, mha_floatv *group)                      \
+    {                                                                                              \
+        _Pragma("unroll") for (int x = 0; x < MR * COLUMNS; ++x)                                   \
+        {                                                                                          \
+            group[x] = 0.0f;                                                                       \
+        }                                                                                          \
+        for (int chain = 0; chain < keys; chain += MHA_KEYS_CHAIN) {                               \
+            mha_floatv sum[MR * COLUMNS];                                                          \
+            _Pragma("unroll") for (int x = 0; x < MR * COLUMNS; ++x)                               \
+            {                                                                                      \
+                sum[x] = 0.0f;                                                                     \
+            }                                                                                      \
+            for (int j = 0; j < MHA_KEYS_CHAIN; ++j) {                                             \
+                mha_floatv value[COLUMNS];                                                         \
+                _Pragma("unroll") for (int n = 0; n < COLUMNS; ++n)                                \
+                {                                                                                  \
+                    value[n] = MHA_LOADV(v + n * VEC);                                             \
+                }                                                                                  \
+                _Pragma("unroll") for (int r = 0; r < MR; ++r)                                     \
+                {                                                                                  \
+                    const mha_floatv x = (mha_floatv)(w[r * KB]);                                  \
+                    _Pragma("unroll") for (int n = 0; n < COLUMNS; ++n)                            \
+                    {                                                                              \
+                        sum[r * COLUMNS + n] = MHA_FMA(x, value[n], sum[r * COLUMNS + n]);         \
+                    }                                                                              \
+                }                                                                                  \
+                v += DVP;                                                                          \
+                ++w;                                                                               \
+            }                                                                                      \
+            _Pragma("unroll") for (int x = 0; x < MR * COLUMNS; ++x)                               \
+            {                                                                                      \
+                group[x] += sum[x];                                                                \
+            }                                                                                      \
+        }                                                                                          \
+    }
+
+/*
+ * The same where a value is NaN or infinite: 0 * NaN would carry it into rows that do not see it, so for
+ * a row that does not see a key its value counts as 0. The order of the sums is the same, so that what
+ * hidden values hold does not change a bit. `bits` are those of the first row in the run's first tile.
+ */
+MHA_INLINE void mha_value_group_selected(const float *w, __global const float *v, const uint *bits,
+                                         int keys, int columns, mha_floatv *group)
 {
-    for (int x = 0; x < MQ * columns; ++x) {
+    for (int x = 0; x < MR * columns; ++x) {
         const int r = x / columns, n = x % columns;
-        sum[x] = 0.0f;
-        for (int j = 0; j < MHA_KEYS_CHAIN; ++j) {
-            const int seen = (bits[(first + j) / KT * MQ + r] >> ((first + j) % KT)) & 1u;
-            const mha_floatv value = seen ? MHA_LOADV(v + j * DVP + n * VEC) : (mha_floatv)(0.0f);
-            sum[x] = MHA_FMA((mha_floatv)(w[r * KB + j]), value, sum[x]);
+        group[x] = 0.0f;
+        for (int chain = 0; chain < keys; chain += MHA_KEYS_CHAIN) {
+            mha_floatv sum = 0.0f;
+            for (int j = chain; j < chain + MHA_KEYS_CHAIN; ++j) {
+                const int seen = (bits[j / KT * MQ + r] >> (j % KT)) & 1u;
+                const mha_floatv value =
+                    seen ? MHA_LOADV(v + j * DVP + n * VEC) : (mha_floatv)(0.0f);
+                sum = MHA_FMA((mha_floatv)(w[r * KB + j]), value, sum);
+            }
+            group[x] += sum;
         }
     }
 }
 
-/* Adds a block's values to COLUMNS columns of the outputs: chains to groups, one for each run; these. */
+/* Adds a block's values to COLUMNS columns of the outputs: a group for each run, then their sum. */
 #define MHA_VALUE_COLUMNS(COLUMNS)                                                                 \
-    MHA_VALUE_CHAIN(COLUMNS)                                                                       \
+    MHA_VALUE_GROUP(COLUMNS)                                                                       \
     MHA_INLINE MHA_WIDE void MHA_CAT(mha_value_columns_, COLUMNS)(                                 \
         const float *w, __global const float *v, const uint *bits, const struct mha_run *runs,     \
         int run_count, int column, struct mha_outputs *o)                                          \
     {                                                                                              \
-        mha_floatv block[MQ * COLUMNS], group[MQ * COLUMNS], sum[MQ * COLUMNS];                    \
-        for (int run = 0; run < run_count; ++run) {                                                \
-            const int first = runs[run].first * KT, last = first + runs[run].tiles * KT;           \
-            for (int j = first; j < last; j += MHA_KEYS_CHAIN) {                                   \
-                __global const float *from = v + j * DVP + column * VEC;                           \
+        for (int row = 0; row < MQ; row += MR) {                                                   \
+            mha_floatv block[MR * COLUMNS], group[MR * COLUMNS];                                   \
+            for (int run = 0; run < run_count; ++run) {                                            \
+                const int first = runs[run].first;                                                 \
+                const float *weights = w + row * KB + first;                                       \
+                __global const float *from = v + first * DVP + column * VEC;                       \
                 if (runs[run].special) {                                                           \
-                    mha_value_chain_selected(w + j, from, bits, j, COLUMNS, sum);                  \
+                    mha_value_group_selected(weights, from, bits + first / KT * MQ + row,          \
+                                             runs[run].keys, COLUMNS, group);                      \
                 } else {                                                                           \
-                    MHA_CAT(mha_value_chain_, COLUMNS)(w + j, from, sum);                          \
+                    MHA_CAT(mha_value_group_, COLUMNS)(weights, from, runs[run].keys, group);      \
                 }                                                                                  \
-                _Pragma("unroll") for (int x = 0; x < MQ * COLUMNS; ++x)                           \
+                _Pragma("unroll") for (int x = 0; x < MR * COLUMNS; ++x)                           \
                 {                                                                                  \
-                    group[x] = j == first ? sum[x] : group[x] + sum[x];                            \
+                    block[x] = run == 0 ? group[x] : block[x] + group[x];                          \
                 }                                                                                  \
             }                                                                                      \
-            _Pragma("unroll") for (int x = 0; x < MQ * COLUMNS; ++x)                               \
+            _Pragma("unroll") for (int x = 0; x < MR * COLUMNS; ++x)                               \
             {                                                                                      \
-                block[x] = run == 0 ? group[x] : block[x] + group[x];                              \
+                const int at = (row + x / COLUMNS) * DVV + column + x % COLUMNS;                   \
+                mha_add_v(&o->total[at], &o->rest[at], block[x]);                                  \
             }                                                                                      \
-        }                                                                                          \
-        _Pragma("unroll") for (int x = 0; x < MQ * COLUMNS; ++x)                                   \
-        {                                                                                          \
-            const int at = x / COLUMNS * DVV + column + x % COLUMNS;                               \
-            mha_add_v(&o->total[at], &o->rest[at], block[x]);                                      \
         }                                                                                          \
     }
 
+/* For NV columns, and for the one that is left where the row has an odd number of vectors. */
 #if NV == 2
 MHA_VALUE_COLUMNS(2)
 #endif
@@ -268,13 +295,12 @@ MHA_INLINE MHA_WIDE void mha_value_block(const float *w, __global const float *v
     struct mha_run runs[TB];
     int run_count = 0;
     for (int t = 0; t < tiles;) {
-        struct mha_run run = {t, 0, 0};
-        while (run.tiles < longest && t < tiles && shown[t] != 0) {
+        struct mha_run run = {t * KT, 0, 0};
+        for (; run.keys < longest * KT && t < tiles && shown[t] != 0; ++t) {
             run.special |= special[t];
-            ++run.tiles;
-            ++t;
+            run.keys += KT;
         }
-        if (run.tiles > 0) {
+        if (run.keys > 0) {
             runs[run_count++] = run;
         } else {
             ++t;
