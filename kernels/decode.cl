@@ -3,12 +3,12 @@
  * where they lie, for all query heads of a group, and are not packed.
  *
  * A work-item owns all MQ = (H / HKV) * NQ query rows of one key/value head, and its share of the
- * keys. A key tile is one vector of VEC keys: their products with a row are summed lane by lane along
- * d, and then turned, so that one vector holds a row's scores with all of them. From there on it is
- * the online softmax of fused.cl.
+ * keys. A key tile is one vector of VEC keys: their products with a row are summed lane by lane
+ * along d, and then turned, so that one vector holds a row's scores with all of them. From there on
+ * it is the online softmax of fused.cl.
  *
- * ND-range: one work-item per (b, kv head, split). No local memory, no barriers. With splits > 1 each
- * leaves its normalised output and LSE in the workspace, and merge.cl joins them.
+ * ND-range: one work-item per (b, kv head, split). No local memory, no barriers. With splits > 1
+ * each leaves its normalised output and LSE in the workspace, and merge.cl joins them.
  *
  * -D names: as common/tile.h, with NV 1; KEY_TYPE, VALUE_TYPE, the storage of keys and values, past
  * ones included (MHA_TYPE_*).
@@ -71,14 +71,13 @@ struct mha_place {
 
 MHA_INLINE struct mha_place mha_place_of(const struct mha_params *p, __global const void *past,
                                          struct mha_tensor_params past_tensor,
-                                         __global const void *data,
-                                         struct mha_tensor_params tensor, mha_i64 b, mha_i64 g,
-                                         mha_i64 j)
+                                         __global const void *data, struct mha_tensor_params tensor,
+                                         mha_i64 b, mha_i64 g, mha_i64 j)
 {
     const int is_past = j < p->NP;
-    const struct mha_place place = {
-        is_past ? past : data,
-        is_past ? mha_row(past_tensor, b, g, j) : mha_row(tensor, b, g, j - p->NP)};
+    const struct mha_place place = {is_past ? past : data, is_past
+                                                               ? mha_row(past_tensor, b, g, j)
+                                                               : mha_row(tensor, b, g, j - p->NP)};
     return place;
 }
 
@@ -91,8 +90,7 @@ MHA_INLINE MHA_WIDE void mha_decode_scores(const struct mha_params *p, const mha
     mha_floatv products[MQ * VEC];
     for (int c = 0; c < VEC; ++c) {
         const mha_i64 j = first + c < last ? first + c : last;
-        const struct mha_place from =
-            mha_place_of(p, past, p->past_key, key, p->key, b, g, j);
+        const struct mha_place from = mha_place_of(p, past, p->past_key, key, p->key, b, g, j);
         mha_floatv sum[MQ];
 #pragma unroll
         for (int r = 0; r < MQ; ++r) {
@@ -106,8 +104,8 @@ MHA_INLINE MHA_WIDE void mha_decode_scores(const struct mha_params *p, const mha
             }
         }
         if (DK % VEC != 0) {
-            const mha_floatv k = mha_load_vector(from.data, KEY_TYPE,
-                                                 from.at + DK / VEC * VEC, DK % VEC);
+            const mha_floatv k =
+                mha_load_vector(from.data, KEY_TYPE, from.at + DK / VEC * VEC, DK % VEC);
             for (int r = 0; r < MQ; ++r) {
                 sum[r] = MHA_FMA(q[r * DKV + DKV - 1], k, sum[r]);
             }
@@ -123,8 +121,8 @@ MHA_INLINE MHA_WIDE void mha_decode_scores(const struct mha_params *p, const mha
 }
 
 /*
- * Adds one column's values of the keys [start, end) of a block, each to the rows that see it: 0 times
- * a NaN would not be 0.
+ * Adds one column's values of the keys [start, end) of a block, each to the rows that see it: 0
+ * times a NaN would not be 0.
  */
 MHA_INLINE MHA_WIDE void mha_decode_column(const float *w, const struct mha_place *from, int start,
                                            int end, const uint *bits, int column,
@@ -177,12 +175,12 @@ MHA_INLINE MHA_WIDE void mha_decode_values(const struct mha_params *p, const flo
             for (int j = start; j < min(start + CHAIN, keys); ++j) {
 #pragma unroll
                 for (int n = 0; n < DECODE_COLUMNS; ++n) {
-                    const mha_floatv v = mha_load_vector(
-                        from[j].data, VALUE_TYPE, from[j].at + (column + n) * VEC, VEC);
+                    const mha_floatv v = mha_load_vector(from[j].data, VALUE_TYPE,
+                                                         from[j].at + (column + n) * VEC, VEC);
 #pragma unroll
                     for (int r = 0; r < MQ; ++r) {
-                        sum[r * DECODE_COLUMNS + n] = MHA_FMA(
-                            (mha_floatv)(w[r * KB + j]), v, sum[r * DECODE_COLUMNS + n]);
+                        sum[r * DECODE_COLUMNS + n] =
+                            MHA_FMA((mha_floatv)(w[r * KB + j]), v, sum[r * DECODE_COLUMNS + n]);
                     }
                 }
             }

@@ -1,6 +1,7 @@
 /*
- * Fused attention with the online softmax (Milakov and Gimelshein 2018, arXiv:1805.02867; Dao et al.
- * 2022, arXiv:2205.14135): scores never leave the work-item, so memory does not grow with NQ * NT.
+ * Fused attention with the online softmax (Milakov and Gimelshein 2018, arXiv:1805.02867; Dao et
+ * al. 2022, arXiv:2205.14135): scores never leave the work-item, so memory does not grow with NQ *
+ * NT.
  *
  * A work-item owns MQ query rows of one head and walks over the keys in blocks of KB. Per row it
  * keeps the largest score so far m, the sum l of exp(s - m), and the output o = sum exp(s - m) v.
@@ -45,8 +46,7 @@ __kernel MHA_WIDE void fused(const struct mha_params p, __global const void *que
     uint bits[TB * MQ];
     uint shown[TB];
 
-    mha_rows_begin(&p, &rows, b, h, row, MQ, key_lengths, slopes, sinks,
-                   p.has_sinks && split == 0);
+    mha_rows_begin(&p, &rows, b, h, row, MQ, key_lengths, slopes, sinks, p.has_sinks && split == 0);
     mha_load_queries(&p, query, b, h, row, q);
     mha_outputs_begin(&o);
 
@@ -64,8 +64,8 @@ __kernel MHA_WIDE void fused(const struct mha_params p, __global const void *que
             shown[t] = mha_tile_bits(&p, &rows, key, mask, bias, bits + t * MQ, bias_rows);
             if (shown[t] != 0) {
                 mha_floatv s[MQ * NV];
-                mha_score_tile(
-                    q, workspace + p.packed_key + (head + tile + t) * (mha_i64)(DK * KT), s);
+                mha_score_tile(q, workspace + p.packed_key + (head + tile + t) * (mha_i64)(DK * KT),
+                               s);
                 mha_tile_scores(&p, &rows, s, key, bits + t * MQ, bias_rows, w + t * KT, peak);
                 any = 1;
             }
@@ -74,10 +74,9 @@ __kernel MHA_WIDE void fused(const struct mha_params p, __global const void *que
             continue;
         }
         mha_block_softmax(&p, &rows, tile * KT, tiles, shown, peak, w, &o);
-        mha_value_block(
-            w, workspace + p.packed_value + (head + tile) * (mha_i64)(KT * DVP),
-            (__global const int *)(workspace + p.value_special) + head + tile, tiles, shown, bits,
-            &o);
+        mha_value_block(w, workspace + p.packed_value + (head + tile) * (mha_i64)(KT * DVP),
+                        (__global const int *)(workspace + p.value_special) + head + tile, tiles,
+                        shown, bits, &o);
     }
     mha_rows_end(&p, &rows, &o, split, output, lse, workspace);
 }

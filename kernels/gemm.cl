@@ -1,15 +1,15 @@
 /*
- * C (M, N) = A (M, K) * W (N, K)^T in single precision, for devices whose work-items are CPU threads:
- * the register tile of common/tile.h with the rows of A as queries and those of W as keys.
+ * C (M, N) = A (M, K) * W (N, K)^T in single precision, for devices whose work-items are CPU
+ * threads: the register tile of common/tile.h with the rows of A as queries and those of W as keys.
  *
  *   gemm_pack     W to column tiles [tile][K][KT], zeros beyond N
  *                 ND-range: one work-item per column tile
  *   gemm_product  ND-range: one work-item per (column tile, tile of MQ rows), rows fastest, so that
  *                 neighbours read the same packed columns
  *
- * Rows of A are read where they lie, MQ at a time: each k takes one element of each, as a broadcast.
- * The last tile begins at row M - MQ, and leaves the rows that the tile before it owns alone. No local
- * memory.
+ * Rows of A are read where they lie, MQ at a time: each k takes one element of each, as a
+ * broadcast. The last tile begins at row M - MQ, and leaves the rows that the tile before it owns
+ * alone. No local memory.
  *
  * -D names: as common/tile.h, with MQ <= M, and 1 for TB, DK and DV, which have no meaning here;
  * A_STRIDE, elements from a row of A to the next.

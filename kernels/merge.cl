@@ -66,8 +66,7 @@ __kernel void merge_splits(const struct mha_params p, __global void *output, __g
     __global const float *part_lse = workspace + p.partial_lse + line * splits;
     __global const float *part = workspace + p.partial_output + line * splits * DV;
     const struct mha_joint joint = mha_joint_of(part_lse, splits);
-    const mha_i64 at =
-        mha_row(p.output, line / p.NQ / p.H, line / p.NQ % p.H, line % p.NQ);
+    const mha_i64 at = mha_row(p.output, line / p.NQ / p.H, line / p.NQ % p.H, line % p.NQ);
     for (int d = 0; d < DV; ++d) {
         float sum = 0.0f;
         for (int s = 0; s < splits; ++s) {

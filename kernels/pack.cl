@@ -22,10 +22,10 @@ struct mha_source {
 };
 
 MHA_INLINE struct mha_source mha_source_of(mha_i64 NP, __global const void *past,
-                                           struct mha_tensor_params past_tensor,
-                                           mha_i32 past_type, __global const void *data,
-                                           struct mha_tensor_params tensor, mha_i32 type,
-                                           mha_i64 b, mha_i64 h, mha_i64 j)
+                                           struct mha_tensor_params past_tensor, mha_i32 past_type,
+                                           __global const void *data,
+                                           struct mha_tensor_params tensor, mha_i32 type, mha_i64 b,
+                                           mha_i64 h, mha_i64 j)
 {
     struct mha_source source;
     if (j < NP) {
@@ -67,9 +67,8 @@ __kernel void pack_key(const struct mha_params p, __global const void *key,
             }
             continue;
         }
-        const struct mha_source from =
-            mha_source_of(p.NP, past_key, p.past_key, p.past_key_type, key, p.key, p.key_type, b,
-                          h, tile * KT + c);
+        const struct mha_source from = mha_source_of(p.NP, past_key, p.past_key, p.past_key_type,
+                                                     key, p.key, p.key_type, b, h, tile * KT + c);
         for (int d = 0; d < DK; ++d) {
             to[d * KT + c] = mha_load(from.data, from.type, from.row + d);
         }

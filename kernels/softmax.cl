@@ -1,7 +1,8 @@
 /*
  * Staged attention, second stage: per row soft cap, bias, masks and softmax, in place in the
  * workspace, and on the way whatever the caller wants to see: scores after a named step, weights,
- * LSE. Two passes over the row: the largest score, then exponentials and their sum; a third divides.
+ * LSE. Two passes over the row: the largest score, then exponentials and their sum; a third
+ * divides.
  *
  * ND-range: one work-item per row (b, h, i). No local memory.
  *   in, out: score rows [B*H*NQ][score_pitch]; out: the weights, after dropout, 0 where hidden.
@@ -57,8 +58,7 @@ MHA_INLINE float mha_mask_line(const struct mha_params *p, const struct mha_line
         const mha_i64 key = tile * KT;
         mha_floatv bias_vectors[NV], before[NV], after[NV];
         float *row_bias = (float *)bias_vectors;
-        const uint bits =
-            mha_visible_bits(p, line->range, key, line->masks, mask, bias, row_bias);
+        const uint bits = mha_visible_bits(p, line->range, key, line->masks, mask, bias, row_bias);
         *seen |= bits;
         for (int n = 0; n < NV; ++n) {
             mha_floatv raw = 0.0f;
@@ -99,8 +99,7 @@ __kernel void softmax(const struct mha_params p, __global const uchar *mask,
 
     uint seen = 0;
     const float sink = p.has_sinks ? sinks[p.sinks_offset + line.h] : -INFINITY;
-    const float m =
-        mha_larger(mha_mask_line(&p, &line, mask, bias, row, scores_out, &seen), sink);
+    const float m = mha_larger(mha_mask_line(&p, &line, mask, bias, row, scores_out, &seen), sink);
     /* Visible scores that are all -inf must give exp(-inf) = 0, not exp(-inf + inf). */
     const float base = m == -INFINITY ? 0.0f : m;
     float l = sink == -INFINITY ? 0.0f : mha_exp(sink - base);

@@ -40,10 +40,9 @@ __kernel MHA_WIDE void weighted_sum(const struct mha_params p, __global const uc
                                              (tile + t) * KT;
                 uint seen = 0;
                 if (row + r < p.NQ) {
-                    seen = mha_visible_bits(&p, mha_row_range(&p, length, row + r),
-                                            (tile + t) * KT,
-                                            mha_mask_rows_of(&p, b, h, row + r), mask, bias,
-                                            row_bias);
+                    seen =
+                        mha_visible_bits(&p, mha_row_range(&p, length, row + r), (tile + t) * KT,
+                                         mha_mask_rows_of(&p, b, h, row + r), mask, bias, row_bias);
                 }
                 bits[t * MQ + r] = seen;
                 shown[t] |= seen;
@@ -53,12 +52,12 @@ __kernel MHA_WIDE void weighted_sum(const struct mha_params p, __global const uc
                 }
             }
         }
-        mha_value_block(
-            w, workspace + p.packed_value + (head + tile) * (mha_i64)(KT * DVP),
-            (__global const int *)(workspace + p.value_special) + head + tile, tiles, shown, bits,
-            &o);
+        mha_value_block(w, workspace + p.packed_value + (head + tile) * (mha_i64)(KT * DVP),
+                        (__global const int *)(workspace + p.value_special) + head + tile, tiles,
+                        shown, bits, &o);
     }
     for (int r = 0; r < MQ && row + r < p.NQ; ++r) {
-        mha_store_row(output, p.output_type, mha_row(p.output, b, h, row + r), o.total + r * DVV, 1.0f);
+        mha_store_row(output, p.output_type, mha_row(p.output, b, h, row + r), o.total + r * DVV,
+                      1.0f);
     }
 }

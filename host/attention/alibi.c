@@ -7,7 +7,8 @@
 
 #include "core/tensor.h"
 
-gpu_mha_status gpu_mha_alibi_slopes(int64_t H, float *slopes) {
+gpu_mha_status gpu_mha_alibi_slopes(int64_t H, float *slopes)
+{
     MHA_TRY(mha_length_check("H", H, 1));
     MHA_INVALID_IF(slopes == NULL, "slopes is NULL: room for %" PRId64 " values is needed", H);
     int64_t power = 1;

@@ -17,20 +17,19 @@ void mha_arrays_list(const struct mha_problem *p, const gpu_mha_arrays *given,
 {
     const gpu_mha_desc *d = &p->desc;
     const size_t f32 = sizeof(float);
-    inputs[MHA_ARRAY_MASK] = mha_transfer_in("mask", d->mask.type != GPU_MHA_MASK_NONE,
-                                             given->mask, view_of_mask(p, &p->mask));
-    inputs[MHA_ARRAY_BIAS] = mha_transfer_in("bias", d->bias.type != GPU_MHA_MASK_NONE,
-                                             given->bias, view_of_mask(p, &p->bias));
+    inputs[MHA_ARRAY_MASK] = mha_transfer_in("mask", d->mask.type != GPU_MHA_MASK_NONE, given->mask,
+                                             view_of_mask(p, &p->mask));
+    inputs[MHA_ARRAY_BIAS] = mha_transfer_in("bias", d->bias.type != GPU_MHA_MASK_NONE, given->bias,
+                                             view_of_mask(p, &p->bias));
     inputs[MHA_ARRAY_KEY_LENGTHS] =
         mha_transfer_in("key_lengths", d->key_lengths != GPU_MHA_INDEX_NONE, given->key_lengths,
                         mha_view_flat(d->B, mha_index_bytes(d->key_lengths)));
-    inputs[MHA_ARRAY_SLOPES] =
-        mha_transfer_in("alibi_slopes", d->alibi == GPU_MHA_ALIBI_SLOPES, given->alibi_slopes,
-                        mha_view_flat(d->H, f32));
+    inputs[MHA_ARRAY_SLOPES] = mha_transfer_in("alibi_slopes", d->alibi == GPU_MHA_ALIBI_SLOPES,
+                                               given->alibi_slopes, mha_view_flat(d->H, f32));
     inputs[MHA_ARRAY_SINKS] =
         mha_transfer_in("sinks", d->sinks, given->sinks, mha_view_flat(d->H, f32));
-    outputs[MHA_ARRAY_LSE] = mha_transfer_out("lse", d->lse, given->lse,
-                                              mha_view_flat(mha_problem_lse_count(p), f32));
+    outputs[MHA_ARRAY_LSE] =
+        mha_transfer_out("lse", d->lse, given->lse, mha_view_flat(mha_problem_lse_count(p), f32));
     outputs[MHA_ARRAY_WEIGHTS] =
         mha_transfer_out("weights", d->weights != GPU_MHA_WEIGHTS_NONE, given->weights,
                          mha_view_flat(mha_problem_weights_count(p), f32));

@@ -11,16 +11,19 @@
 #include "cl/region.h"
 #include "core/log.h"
 
-static struct mha_tensor_params tensor_params(const struct mha_tensor *t) {
+static struct mha_tensor_params tensor_params(const struct mha_tensor *t)
+{
     return (struct mha_tensor_params){0, t->stride_b, t->stride_h, t->stride_n};
 }
 
-static struct mha_mask_params mask_params(const struct mha_mask *m) {
+static struct mha_mask_params mask_params(const struct mha_mask *m)
+{
     return (struct mha_mask_params){0, m->stride[0], m->stride[1], m->stride[2], m->stride[3]};
 }
 
 /* Everything but the workspace layout and the buffers' offsets. */
-static struct mha_params params_of(const struct mha_problem *p, const struct mha_variant *v) {
+static struct mha_params params_of(const struct mha_problem *p, const struct mha_variant *v)
+{
     const gpu_mha_desc *d = &p->desc;
     struct mha_params k = {
         .B = d->B, .H = d->H, .HKV = d->HKV, .NQ = d->NQ, .NP = d->NP, .NT = p->NT};
@@ -65,7 +68,8 @@ static struct mha_params params_of(const struct mha_problem *p, const struct mha
     return k;
 }
 
-static gpu_mha_status carve(struct mha_attention *a, const struct mha_device *device) {
+static gpu_mha_status carve(struct mha_attention *a, const struct mha_device *device)
+{
     const gpu_mha_desc *d = &a->problem.desc;
     const struct mha_variant *v = &a->variant;
     struct mha_params *k = &a->params;
@@ -85,8 +89,7 @@ static gpu_mha_status carve(struct mha_attention *a, const struct mha_device *de
     if (v->path == MHA_PATH_STAGED) {
         k->score_rows = mha_carve(&carver, mha_size_mul(rows, k->score_pitch));
     }
-    MHA_RETURN_IF(!mha_size_fits(carver.bytes) ||
-                      (cl_ulong)carver.bytes > device->max_alloc_bytes,
+    MHA_RETURN_IF(!mha_size_fits(carver.bytes) || (cl_ulong)carver.bytes > device->max_alloc_bytes,
                   GPU_MHA_UNSUPPORTED,
                   "the workspace of the %s method is %" PRId64
                   " bytes: the device allocates at most %" PRIu64,
@@ -97,7 +100,8 @@ static gpu_mha_status carve(struct mha_attention *a, const struct mha_device *de
 }
 
 /* The slopes of ALiBi's published rule, or a few bytes to bind where a buffer is absent. */
-static gpu_mha_status make_slopes(struct mha_attention *a, cl_context cl) {
+static gpu_mha_status make_slopes(struct mha_attention *a, cl_context cl)
+{
     gpu_mha_status status = GPU_MHA_OK;
     const int64_t count = a->problem.desc.alibi == GPU_MHA_ALIBI_AUTO ? a->problem.desc.H : 4;
     float *slopes = calloc((size_t)count, sizeof *slopes);
@@ -143,7 +147,8 @@ static gpu_mha_status prepare_stages(struct mha_attention *a, gpu_mha_context *c
 }
 
 static gpu_mha_status prepare(struct mha_attention *a, gpu_mha_context *context,
-                              const gpu_mha_desc *desc) {
+                              const gpu_mha_desc *desc)
+{
     MHA_TRY(mha_problem_read(desc, &a->problem));
     MHA_TRY(mha_variant_choose(&a->problem, &context->device, &a->variant));
     a->params = params_of(&a->problem, &a->variant);
@@ -156,7 +161,8 @@ static gpu_mha_status prepare(struct mha_attention *a, gpu_mha_context *context,
 }
 
 gpu_mha_status mha_attention_create(gpu_mha_context *context, const gpu_mha_desc *desc,
-                                    struct mha_attention **attention) {
+                                    struct mha_attention **attention)
+{
     struct mha_attention *made = calloc(1, sizeof *made);
     MHA_RETURN_IF(made == NULL, GPU_MHA_HOST_MEMORY, "no memory for an attention");
     const gpu_mha_status status = prepare(made, context, desc);
@@ -168,7 +174,8 @@ gpu_mha_status mha_attention_create(gpu_mha_context *context, const gpu_mha_desc
     return GPU_MHA_OK;
 }
 
-void mha_attention_destroy(struct mha_attention *a) {
+void mha_attention_destroy(struct mha_attention *a)
+{
     if (a == NULL) {
         return;
     }
@@ -193,15 +200,15 @@ void mha_attention_text(const struct mha_attention *a, char *text, size_t size)
         snprintf(text, size, "nothing to compute");
         return;
     }
-    const int length =
-        snprintf(text, size, "%s %dx%d", path_name(v->path), v->tile.MQ, v->KT);
+    const int length = snprintf(text, size, "%s %dx%d", path_name(v->path), v->tile.MQ, v->KT);
     if (v->splits > 1 && length > 0 && (size_t)length < size) {
         snprintf(text + length, size - (size_t)length, " split %" PRId64, v->splits);
     }
 }
 
 gpu_mha_status mha_attention_check(const struct mha_attention *a, const gpu_mha_buffers *b,
-                                   cl_context cl) {
+                                   cl_context cl)
+{
     const struct mha_problem *p = &a->problem;
     const gpu_mha_desc *d = &p->desc;
     const int any = !p->empty_output;
@@ -238,7 +245,8 @@ gpu_mha_status mha_attention_check(const struct mha_attention *a, const gpu_mha_
 }
 
 gpu_mha_status mha_attention_launch(struct mha_attention *a, const gpu_mha_buffers *b,
-                                    struct mha_chain *chain) {
+                                    struct mha_chain *chain)
+{
     struct mha_params k = a->params;
     k.query.offset = (mha_i64)b->query.offset;
     k.key.offset = (mha_i64)b->key.offset;

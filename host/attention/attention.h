@@ -41,7 +41,7 @@ gpu_mha_status mha_attention_check(const struct mha_attention *attention,
                                    const gpu_mha_buffers *buffers, cl_context cl);
 
 /* Puts the stages on the chain. The buffers have been checked. */
-gpu_mha_status mha_attention_launch(struct mha_attention *attention,
-                                    const gpu_mha_buffers *buffers, struct mha_chain *chain);
+gpu_mha_status mha_attention_launch(struct mha_attention *attention, const gpu_mha_buffers *buffers,
+                                    struct mha_chain *chain);
 
 #endif

@@ -30,8 +30,7 @@ static void list_arrays(struct call *call, const gpu_mha_arrays *a)
     t[QUERY] = mha_transfer_in("query", 1, a->query, mha_view_of_tensor(&p->query));
     t[KEY] = mha_transfer_in("key", 1, a->key, mha_view_of_tensor(&p->key));
     t[VALUE] = mha_transfer_in("value", 1, a->value, mha_view_of_tensor(&p->value));
-    t[PAST_KEY] =
-        mha_transfer_in("past_key", past, a->past_key, mha_view_of_tensor(&p->past_key));
+    t[PAST_KEY] = mha_transfer_in("past_key", past, a->past_key, mha_view_of_tensor(&p->past_key));
     t[PAST_VALUE] =
         mha_transfer_in("past_value", past, a->past_value, mha_view_of_tensor(&p->past_value));
     t[OUTPUT] = mha_transfer_out("output", 1, a->output, mha_view_of_tensor(&p->output));

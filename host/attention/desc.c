@@ -5,7 +5,8 @@
 #include "attention/problem.h"
 #include "common/params.h"
 
-static gpu_mha_status check_sizes(const gpu_mha_desc *d) {
+static gpu_mha_status check_sizes(const gpu_mha_desc *d)
+{
     MHA_TRY(mha_length_check("B", d->B, 0));
     MHA_TRY(mha_length_check("H", d->H, 1));
     MHA_TRY(mha_length_check("HKV", d->HKV, 1));
@@ -21,15 +22,15 @@ static gpu_mha_status check_sizes(const gpu_mha_desc *d) {
     return GPU_MHA_OK;
 }
 
-static gpu_mha_status check_scores(const gpu_mha_desc *d) {
+static gpu_mha_status check_scores(const gpu_mha_desc *d)
+{
     MHA_TRY(mha_flag_check("has_scale", d->has_scale));
     MHA_INVALID_IF(!d->has_scale && d->scale != 0.0f,
                    "scale is %g: it is read only with has_scale = 1, so it must be 0",
                    (double)d->scale);
     MHA_INVALID_IF(!isfinite(d->scale), "scale is %g: it must be finite", (double)d->scale);
     MHA_INVALID_IF(!(d->softcap >= 0.0f) || isinf(d->softcap),
-                   "softcap is %g: it must be 0 (none) or positive and finite",
-                   (double)d->softcap);
+                   "softcap is %g: it must be 0 (none) or positive and finite", (double)d->softcap);
     MHA_TRY(mha_flag_check("sinks", d->sinks));
     MHA_INVALID_IF(!(d->dropout >= 0.0f && d->dropout < 1.0f),
                    "dropout is %g: it must be at least 0 and below 1", (double)d->dropout);
@@ -39,7 +40,8 @@ static gpu_mha_status check_scores(const gpu_mha_desc *d) {
     return GPU_MHA_OK;
 }
 
-static gpu_mha_status check_geometry(const gpu_mha_desc *d) {
+static gpu_mha_status check_geometry(const gpu_mha_desc *d)
+{
     const int kind = (int)d->offset_kind;
     MHA_TRY(mha_flag_check("causal", d->causal));
     MHA_TRY(mha_flag_check("has_window", d->has_window));
@@ -67,7 +69,8 @@ static gpu_mha_status check_geometry(const gpu_mha_desc *d) {
     return mha_index_type_check("key_lengths", d->key_lengths);
 }
 
-static gpu_mha_status check_outputs(const gpu_mha_desc *d) {
+static gpu_mha_status check_outputs(const gpu_mha_desc *d)
+{
     const int weights = (int)d->weights, scores = (int)d->scores, method = (int)d->method;
     MHA_TRY(mha_flag_check("lse", d->lse));
     MHA_INVALID_IF(weights < GPU_MHA_WEIGHTS_NONE || weights > GPU_MHA_WEIGHTS_AVERAGED,
@@ -87,7 +90,8 @@ static gpu_mha_status check_outputs(const gpu_mha_desc *d) {
 }
 
 static gpu_mha_status read_mask(const char *name, const gpu_mha_mask *given, int is_bool,
-                                const int64_t full[4], struct mha_mask *mask) {
+                                const int64_t full[4], struct mha_mask *mask)
+{
     const int type = (int)given->type;
     *mask = (struct mha_mask){.name = name, .type = given->type};
     MHA_INVALID_IF(is_bool && type != GPU_MHA_MASK_NONE && type != GPU_MHA_MASK_BOOL,
@@ -124,12 +128,12 @@ static gpu_mha_status read_mask(const char *name, const gpu_mha_mask *given, int
     return GPU_MHA_OK;
 }
 
-static gpu_mha_status read_tensors(struct mha_problem *p) {
+static gpu_mha_status read_tensors(struct mha_problem *p)
+{
     const gpu_mha_desc *d = &p->desc;
     MHA_TRY(mha_tensor_read("query", &d->query, MHA_INPUT, d->B, d->H, d->NQ, d->DK, &p->query));
     MHA_TRY(mha_tensor_read("key", &d->key, MHA_INPUT, d->B, d->HKV, d->NK, d->DK, &p->key));
-    MHA_TRY(
-        mha_tensor_read("value", &d->value, MHA_INPUT, d->B, d->HKV, d->NK, d->DV, &p->value));
+    MHA_TRY(mha_tensor_read("value", &d->value, MHA_INPUT, d->B, d->HKV, d->NK, d->DV, &p->value));
     MHA_TRY(mha_tensor_read("past_key", &d->past_key, MHA_INPUT, d->B, d->HKV, d->NP, d->DK,
                             &p->past_key));
     MHA_TRY(mha_tensor_read("past_value", &d->past_value, MHA_INPUT, d->B, d->HKV, d->NP, d->DV,
@@ -150,7 +154,8 @@ static gpu_mha_status read_tensors(struct mha_problem *p) {
     return GPU_MHA_OK;
 }
 
-gpu_mha_status mha_problem_read(const gpu_mha_desc *desc, struct mha_problem *problem) {
+gpu_mha_status mha_problem_read(const gpu_mha_desc *desc, struct mha_problem *problem)
+{
     MHA_INVALID_IF(desc == NULL, "desc is NULL: a descriptor is needed");
     struct mha_problem p = {0};
     MHA_TRY(mha_struct_read(&p.desc, sizeof p.desc, desc, desc->struct_size, sizeof(gpu_mha_desc),
@@ -164,11 +169,10 @@ gpu_mha_status mha_problem_read(const gpu_mha_desc *desc, struct mha_problem *pr
     p.NT = d->NP + d->NK;
     p.scale = d->has_scale ? d->scale : (float)(1.0 / sqrt((double)d->DK));
     const int64_t open = MHA_UNBOUNDED;
-    p.window_left = d->has_window && d->window_left >= 0 && d->window_left < open ? d->window_left
-                                                                                  : open;
-    p.window_right = d->has_window && d->window_right >= 0 && d->window_right < open
-                         ? d->window_right
-                         : open;
+    p.window_left =
+        d->has_window && d->window_left >= 0 && d->window_left < open ? d->window_left : open;
+    p.window_right =
+        d->has_window && d->window_right >= 0 && d->window_right < open ? d->window_right : open;
     p.dropout_threshold = (uint32_t)floor((double)d->dropout * 4294967296.0);
     p.empty_output = d->B == 0 || d->NQ == 0;
     MHA_TRY(read_tensors(&p));
@@ -176,15 +180,18 @@ gpu_mha_status mha_problem_read(const gpu_mha_desc *desc, struct mha_problem *pr
     return GPU_MHA_OK;
 }
 
-int64_t mha_problem_lse_count(const struct mha_problem *p) {
+int64_t mha_problem_lse_count(const struct mha_problem *p)
+{
     return mha_size_mul(mha_size_mul(p->desc.B, p->desc.H), p->desc.NQ);
 }
 
-int64_t mha_problem_scores_count(const struct mha_problem *p) {
+int64_t mha_problem_scores_count(const struct mha_problem *p)
+{
     return mha_size_mul(mha_problem_lse_count(p), p->NT);
 }
 
-int64_t mha_problem_weights_count(const struct mha_problem *p) {
+int64_t mha_problem_weights_count(const struct mha_problem *p)
+{
     const int64_t per_entry = mha_size_mul(p->desc.NQ, p->NT);
     switch (p->desc.weights) {
     case GPU_MHA_WEIGHTS_PER_HEAD:
@@ -196,13 +203,15 @@ int64_t mha_problem_weights_count(const struct mha_problem *p) {
     }
 }
 
-gpu_mha_status gpu_mha_desc_check(const gpu_mha_desc *desc) {
+gpu_mha_status gpu_mha_desc_check(const gpu_mha_desc *desc)
+{
     struct mha_problem problem;
     return mha_problem_read(desc, &problem);
 }
 
 gpu_mha_status gpu_mha_mask_broadcast(gpu_mha_desc *desc, gpu_mha_mask_type type, int rank,
-                                      const int64_t *shape) {
+                                      const int64_t *shape)
+{
     MHA_INVALID_IF(desc == NULL, "desc is NULL: a descriptor is needed");
     MHA_INVALID_IF(rank < 0 || rank > 4, "rank is %d: it must be from 0 to 4", rank);
     MHA_INVALID_IF(rank > 0 && shape == NULL, "shape is NULL: %d lengths are needed", rank);

@@ -2,14 +2,16 @@
 #include "attention/attention.h"
 #include "cl/plan.h"
 
-static void destroy(void *state) {
+static void destroy(void *state)
+{
     mha_attention_destroy(state);
 }
 
 const struct mha_operation mha_attention_operation = {"an attention", destroy};
 
 gpu_mha_status gpu_mha_plan_create(gpu_mha_context *context, const gpu_mha_desc *desc,
-                                   gpu_mha_plan **plan) {
+                                   gpu_mha_plan **plan)
+{
     MHA_INVALID_IF(plan == NULL, "plan is NULL: room for a plan is needed");
     *plan = NULL;
     MHA_TRY(mha_context_resolve(context, &context));
@@ -17,13 +19,14 @@ gpu_mha_status gpu_mha_plan_create(gpu_mha_context *context, const gpu_mha_desc 
     MHA_TRY(mha_attention_create(context, desc, &attention));
     char text[128];
     mha_attention_text(attention, text, sizeof text);
-    return mha_plan_create(context, &mha_attention_operation, attention,
-                           attention->workspace_bytes, text, plan);
+    return mha_plan_create(context, &mha_attention_operation, attention, attention->workspace_bytes,
+                           text, plan);
 }
 
 gpu_mha_status gpu_mha_enqueue(gpu_mha_plan *plan, cl_command_queue queue,
                                const gpu_mha_buffers *buffers, cl_uint wait_count,
-                               const cl_event *wait, cl_event *event) {
+                               const cl_event *wait, cl_event *event)
+{
     MHA_TRY(mha_plan_check(plan, &mha_attention_operation, queue, wait_count, wait, event));
     MHA_INVALID_IF(buffers == NULL, "buffers is NULL: the buffers of the run are needed");
     gpu_mha_buffers b;

@@ -13,8 +13,8 @@
 #define DECODE_VECTORS_MAX 16
 
 /*
- * Work-items that one device can keep busy: with fewer, the keys are split among more of them. A CPU
- * core runs one at a time; a GPU's compute unit wants some hundred.
+ * Work-items that one device can keep busy: with fewer, the keys are split among more of them. A
+ * CPU core runs one at a time; a GPU's compute unit wants some hundred.
  */
 static int64_t wanted_items(const struct mha_device *device)
 {
@@ -36,19 +36,19 @@ static int64_t splits_for(const struct mha_device *device, const struct mha_vari
 }
 
 /*
- * The decode kernel reads keys and values once for all rows of a group, but holds all these rows. It
- * knows one storage type for past and new ones.
+ * The decode kernel reads keys and values once for all rows of a group, but holds all these rows.
+ * It knows one storage type for past and new ones.
  */
 static gpu_mha_status try_decode(const struct mha_problem *p, const struct mha_device *device,
                                  struct mha_variant *v)
 {
     const gpu_mha_desc *d = &p->desc;
-    const int one_type = d->NP == 0 || (p->key.type == p->past_key.type &&
-                                        p->value.type == p->past_value.type);
+    const int one_type =
+        d->NP == 0 || (p->key.type == p->past_key.type && p->value.type == p->past_value.type);
     int fits = 0;
     if (d->NQ <= DECODE_QUERIES_MAX && one_type) {
-        MHA_TRY(mha_tile_choose_decode(device, d->H / d->HKV * d->NQ, d->DK + d->DV, &v->tile,
-                                       &fits));
+        MHA_TRY(
+            mha_tile_choose_decode(device, d->H / d->HKV * d->NQ, d->DK + d->DV, &v->tile, &fits));
     }
     /* Its products are summed lane by lane without groups. */
     fits = fits && d->DK <= (int64_t)DECODE_VECTORS_MAX * v->tile.VEC;
@@ -66,8 +66,7 @@ gpu_mha_status mha_variant_choose(const struct mha_problem *p, const struct mha_
     MHA_RETURN_IF(d->DV > HEAD_SIZE_MAX, GPU_MHA_UNSUPPORTED,
                   "DV is %" PRId64 ": the kernels hold rows of at most %d", d->DV, HEAD_SIZE_MAX);
 
-    const int wants_matrix =
-        d->weights != GPU_MHA_WEIGHTS_NONE || d->scores != GPU_MHA_SCORES_NONE;
+    const int wants_matrix = d->weights != GPU_MHA_WEIGHTS_NONE || d->scores != GPU_MHA_SCORES_NONE;
     if (d->method == GPU_MHA_STAGED || wants_matrix) {
         v.path = MHA_PATH_STAGED;
     } else {
@@ -82,9 +81,9 @@ gpu_mha_status mha_variant_choose(const struct mha_problem *p, const struct mha_
     if (v.path == MHA_PATH_DECODE) {
         v.splits = splits_for(device, &v, mha_size_mul(d->B, d->HKV));
     } else if (v.path == MHA_PATH_FUSED) {
-        v.splits = splits_for(device, &v,
-                              mha_size_mul(mha_size_mul(d->B, d->H),
-                                           mha_size_ceil_div(d->NQ, v.tile.MQ)));
+        v.splits =
+            splits_for(device, &v,
+                       mha_size_mul(mha_size_mul(d->B, d->H), mha_size_ceil_div(d->NQ, v.tile.MQ)));
     }
     *variant = v;
     return GPU_MHA_OK;

@@ -12,7 +12,8 @@ struct mha_carver {
 };
 
 /* Takes `count` floats (or ints). Returns the part's first float, counted from the workspace. */
-static inline int64_t mha_carve(struct mha_carver *carver, int64_t count) {
+static inline int64_t mha_carve(struct mha_carver *carver, int64_t count)
+{
     const int64_t at = carver->bytes;
     carver->bytes = mha_size_add(
         at, mha_size_round_up(mha_size_mul(count, (int64_t)sizeof(float)), MHA_WORKSPACE_ALIGN));

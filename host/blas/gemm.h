@@ -61,9 +61,8 @@ gpu_mha_status mha_gemm_warm(gpu_mha_context *context, const struct mha_gemm *ge
  * multiple of align_bytes. C and scratch overlap nothing. On an out-of-order queue a barrier may
  * be put in front. A NaN or an infinity in a row of A reaches that row of C alone.
  */
-gpu_mha_status mha_gemm_launch(struct mha_gemm *gemm, struct mha_chain *chain,
-                               gpu_mha_buffer a, gpu_mha_buffer w, gpu_mha_buffer c,
-                               gpu_mha_buffer scratch);
+gpu_mha_status mha_gemm_launch(struct mha_gemm *gemm, struct mha_chain *chain, gpu_mha_buffer a,
+                               gpu_mha_buffer w, gpu_mha_buffer c, gpu_mha_buffer scratch);
 
 /* The implementations. */
 extern const struct mha_gemm_kind mha_gemm_clblast;

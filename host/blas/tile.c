@@ -2,8 +2,8 @@
  * Products by the register tile of the attention kernels (kernels/gemm.cl): W is packed into the
  * scratch, rows of A are read where they lie.
  */
-#include "blas/gemm.h"
 #include "cl/tile.h"
+#include "blas/gemm.h"
 #include "common/gemm_params.h"
 
 static gpu_mha_status prepare(gpu_mha_context *context, struct mha_gemm *gemm)
@@ -20,8 +20,8 @@ static gpu_mha_status prepare(gpu_mha_context *context, struct mha_gemm *gemm)
     gemm->product_tiles = mha_size_mul(gemm->column_tiles, mha_size_ceil_div(s->M, tile.MQ));
     const int64_t packed = mha_size_mul(mha_size_mul(gemm->column_tiles, KT), s->K);
     const int64_t bytes = mha_size_mul(packed, (int64_t)sizeof(float));
-    MHA_RETURN_IF(!mha_size_fits(bytes) || !mha_size_fits(gemm->product_tiles),
-                  GPU_MHA_UNSUPPORTED, "a product is more than this machine can address");
+    MHA_RETURN_IF(!mha_size_fits(bytes) || !mha_size_fits(gemm->product_tiles), GPU_MHA_UNSUPPORTED,
+                  "a product is more than this machine can address");
     gemm->scratch_bytes = (size_t)bytes;
 
     struct mha_options options = {{0}};

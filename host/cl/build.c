@@ -60,22 +60,25 @@ gpu_mha_status mha_build_source(const struct mha_build *build, const char *sourc
         goto cleanup;
     }
     code = clBuildProgram(made, 1, &build->device, build->options, NULL, NULL);
-    if (code != CL_SUCCESS || mha_log_shows(MHA_LOG_DEBUG))
+    if (code != CL_SUCCESS || mha_log_shows(MHA_LOG_DEBUG)) {
         log = read_build_log(made, build->device);
+    }
     if (code != CL_SUCCESS) {
         status = build_failure(code, build->file, log);
         goto cleanup;
     }
     mha_log(MHA_LOG_DEBUG, "built %s: %.1f ms, %s", build->file, milliseconds_now() - start,
             build->options);
-    if (log && log[strspn(log, " \r\n\t")])
+    if (log && log[strspn(log, " \r\n\t")]) {
         mha_log(MHA_LOG_DEBUG, "compiler on %s: %s", build->file, log);
+    }
     *program = made;
     made = NULL;
 
 cleanup:
-    if (made)
+    if (made) {
         clReleaseProgram(made);
+    }
     free(log);
     return status;
 }
@@ -88,8 +91,9 @@ cl_program mha_build_from_binary(const struct mha_build *build, const unsigned c
     cl_int code = CL_SUCCESS, binary_code = CL_SUCCESS;
     cl_program made = clCreateProgramWithBinary(build->cl, 1, &build->device, &size, &binary,
                                                 &binary_code, &code);
-    if (code == CL_SUCCESS && binary_code != CL_SUCCESS)
+    if (code == CL_SUCCESS && binary_code != CL_SUCCESS) {
         code = binary_code;
+    }
     if (code == CL_SUCCESS) {
         call = "clBuildProgram";
         code = clBuildProgram(made, 1, &build->device, build->options, NULL, NULL);
@@ -97,8 +101,9 @@ cl_program mha_build_from_binary(const struct mha_build *build, const unsigned c
     if (code != CL_SUCCESS) {
         mha_log(MHA_LOG_DEBUG, "load %s: %s gives %s; building from source", build->file, call,
                 mha_error_cl_name(code));
-        if (made)
+        if (made) {
             clReleaseProgram(made);
+        }
         return NULL;
     }
     mha_log(MHA_LOG_DEBUG, "loaded %s: %.1f ms, %s", build->file, milliseconds_now() - start,

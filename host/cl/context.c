@@ -28,12 +28,15 @@ static void destroy(gpu_mha_context *context)
 {
     mha_recent_destroy(context->recent);
     mha_program_cache_destroy(context->programs);
-    if (context->queue)
+    if (context->queue) {
         clReleaseCommandQueue(context->queue);
-    if (context->device.id)
+    }
+    if (context->device.id) {
         clReleaseDevice(context->device.id);
-    if (context->cl)
+    }
+    if (context->cl) {
         clReleaseContext(context->cl);
+    }
     pthread_mutex_destroy(&context->queue_lock);
     free(context);
 }
@@ -103,12 +106,14 @@ static gpu_mha_status find_device(const cl_device_id *devices, size_t count, cl_
 {
     *found = 0;
     while (id && !*found) {
-        for (size_t i = 0; i < count; i++)
+        for (size_t i = 0; i < count; i++) {
             *found |= devices[i] == id;
+        }
         cl_device_id parent = NULL;
-        if (!*found)
+        if (!*found) {
             MHA_TRY_CL(clGetDeviceInfo(id, CL_DEVICE_PARENT_DEVICE, sizeof parent, &parent, NULL),
                        "clGetDeviceInfo", "CL_DEVICE_PARENT_DEVICE");
+        }
         id = parent;
     }
     return GPU_MHA_OK;
@@ -126,14 +131,16 @@ static gpu_mha_status check_membership(cl_context cl, cl_device_id id)
     cl_int code = clGetContextInfo(cl, CL_CONTEXT_DEVICES, bytes, devices, NULL);
     int found = 0;
     gpu_mha_status status;
-    if (code == CL_SUCCESS)
+    if (code == CL_SUCCESS) {
         status = find_device(devices, count, id, &found);
-    else
+    } else {
         status = mha_error_cl(code, "clGetContextInfo", "CL_CONTEXT_DEVICES");
+    }
     free(devices);
-    if (status == GPU_MHA_OK && !found)
+    if (status == GPU_MHA_OK && !found) {
         status = mha_error_set(GPU_MHA_INVALID,
                                "device is not a device of cl, must be one of its %zu", count);
+    }
     return status;
 }
 
@@ -173,13 +180,16 @@ gpu_mha_status gpu_mha_context_retain(gpu_mha_context *context)
 
 void gpu_mha_context_release(gpu_mha_context *context)
 {
-    if (!context)
+    if (!context) {
         return;
-    if (atomic_fetch_sub_explicit(&context->references, 1, memory_order_acq_rel) != 1)
+    }
+    if (atomic_fetch_sub_explicit(&context->references, 1, memory_order_acq_rel) != 1) {
         return;
+    }
     /* In a forked child the driver's threads and locks are gone: what it holds is left alone. */
-    if (context->pid == getpid())
+    if (context->pid == getpid()) {
         destroy(context);
+    }
 }
 
 cl_context gpu_mha_context_cl(gpu_mha_context *context)
@@ -209,8 +219,9 @@ static gpu_mha_status make_default(void)
 gpu_mha_status mha_context_resolve(gpu_mha_context *context, gpu_mha_context **resolved)
 {
     *resolved = NULL;
-    if (!context)
+    if (!context) {
         context = atomic_load_explicit(&default_context, memory_order_acquire);
+    }
     if (!context) {
         MHA_TRY(make_default());
         context = atomic_load_explicit(&default_context, memory_order_acquire);

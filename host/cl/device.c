@@ -37,10 +37,12 @@ static void copy_trimmed(char *text, size_t capacity, const char *from)
 {
     from += strspn(from, " \t\r\n");
     size_t length = strlen(from);
-    if (length >= capacity)
+    if (length >= capacity) {
         length = capacity - 1;
-    while (length > 0 && strchr(" \t\r\n", from[length - 1]))
+    }
+    while (length > 0 && strchr(" \t\r\n", from[length - 1])) {
         length--;
+    }
     memcpy(text, from, length);
     text[length] = '\0';
 }
@@ -51,11 +53,13 @@ static cl_int read_string(cl_device_id id, cl_device_info query, char **string)
     *string = NULL;
     size_t size = 0;
     cl_int code = clGetDeviceInfo(id, query, 0, NULL, &size);
-    if (code != CL_SUCCESS)
+    if (code != CL_SUCCESS) {
         return code;
+    }
     char *made = size < SIZE_MAX ? calloc(size + 1, 1) : NULL;
-    if (!made)
+    if (!made) {
         return CL_OUT_OF_HOST_MEMORY;
+    }
     code = clGetDeviceInfo(id, query, size, made, NULL);
     if (code != CL_SUCCESS) {
         free(made);
@@ -79,14 +83,17 @@ cl_int mha_platform_text(cl_platform_id id, cl_platform_info query, char *text, 
     text[0] = '\0';
     size_t size = 0;
     cl_int code = clGetPlatformInfo(id, query, 0, NULL, &size);
-    if (code != CL_SUCCESS)
+    if (code != CL_SUCCESS) {
         return code;
+    }
     char *string = size < SIZE_MAX ? calloc(size + 1, 1) : NULL;
-    if (!string)
+    if (!string) {
         return CL_OUT_OF_HOST_MEMORY;
+    }
     code = clGetPlatformInfo(id, query, size, string, NULL);
-    if (code == CL_SUCCESS)
+    if (code == CL_SUCCESS) {
         copy_trimmed(text, capacity, string);
+    }
     free(string);
     return code;
 }
@@ -97,17 +104,21 @@ static cl_int read_max_work_items(cl_device_id id, size_t *max_work_items_0)
     cl_uint dimensions = 0;
     cl_int code = clGetDeviceInfo(id, CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS, sizeof dimensions,
                                   &dimensions, NULL);
-    if (code != CL_SUCCESS)
+    if (code != CL_SUCCESS) {
         return code;
-    if (dimensions == 0)
+    }
+    if (dimensions == 0) {
         return CL_INVALID_VALUE;
+    }
     size_t *sizes = calloc(dimensions, sizeof *sizes);
-    if (!sizes)
+    if (!sizes) {
         return CL_OUT_OF_HOST_MEMORY;
+    }
     code =
         clGetDeviceInfo(id, CL_DEVICE_MAX_WORK_ITEM_SIZES, dimensions * sizeof *sizes, sizes, NULL);
-    if (code == CL_SUCCESS)
+    if (code == CL_SUCCESS) {
         *max_work_items_0 = sizes[0];
+    }
     free(sizes);
     return code;
 }
@@ -119,32 +130,37 @@ cl_int mha_device_read(cl_device_id id, struct mha_device *device, const char **
         *query = fields[i].name;
         cl_int code = clGetDeviceInfo(id, fields[i].query, fields[i].size,
                                       (char *)device + fields[i].offset, NULL);
-        if (code != CL_SUCCESS)
+        if (code != CL_SUCCESS) {
             return code;
+        }
     }
     *query = "CL_DEVICE_NAME";
     cl_int code = mha_device_text(id, CL_DEVICE_NAME, device->name, sizeof device->name);
-    if (code != CL_SUCCESS)
+    if (code != CL_SUCCESS) {
         return code;
+    }
 
     *query = "CL_DEVICE_MAX_WORK_ITEM_SIZES";
     code = read_max_work_items(id, &device->max_work_items_0);
-    if (code != CL_SUCCESS)
+    if (code != CL_SUCCESS) {
         return code;
+    }
 
     /* In bits; what the host works with is bytes. */
     cl_uint align_bits = 0;
     *query = "CL_DEVICE_MEM_BASE_ADDR_ALIGN";
     code = clGetDeviceInfo(id, CL_DEVICE_MEM_BASE_ADDR_ALIGN, sizeof align_bits, &align_bits, NULL);
-    if (code != CL_SUCCESS)
+    if (code != CL_SUCCESS) {
         return code;
+    }
     device->base_align_bytes = align_bits >= 8 ? align_bits / 8 : 1;
 
     cl_device_fp_config single = 0;
     *query = "CL_DEVICE_SINGLE_FP_CONFIG";
     code = clGetDeviceInfo(id, CL_DEVICE_SINGLE_FP_CONFIG, sizeof single, &single, NULL);
-    if (code != CL_SUCCESS)
+    if (code != CL_SUCCESS) {
         return code;
+    }
     device->has_fma = (single & CL_FP_FMA) != 0;
     return CL_SUCCESS;
 }
@@ -175,8 +191,9 @@ static int has_word(const char *list, const char *word)
     while (*list) {
         list += strspn(list, " ");
         size_t size = strcspn(list, " ");
-        if (size == length && memcmp(list, word, length) == 0)
+        if (size == length && memcmp(list, word, length) == 0) {
             return 1;
+        }
         list += size;
     }
     return 0;
@@ -187,8 +204,9 @@ static cl_int version_obstacle(cl_device_id id, char *reason, size_t capacity)
 {
     char version[128];
     cl_int code = mha_device_text(id, CL_DEVICE_VERSION, version, sizeof version);
-    if (code != CL_SUCCESS)
+    if (code != CL_SUCCESS) {
         return code;
+    }
     int major = 0, minor = 0;
     if (sscanf(version, "OpenCL %3d.%3d", &major, &minor) != 2) {
         snprintf(reason, capacity, "its version \"%.40s\" is unreadable", version);
@@ -206,8 +224,9 @@ static cl_int arithmetic_obstacle(cl_device_id id, char *reason, size_t capacity
     cl_device_fp_config single = 0;
     *query = "CL_DEVICE_SINGLE_FP_CONFIG";
     cl_int code = clGetDeviceInfo(id, CL_DEVICE_SINGLE_FP_CONFIG, sizeof single, &single, NULL);
-    if (code != CL_SUCCESS)
+    if (code != CL_SUCCESS) {
         return code;
+    }
     if ((single & needed) != needed) {
         snprintf(reason, capacity, "its single precision lacks IEEE rounding or infinities");
         return CL_SUCCESS;
@@ -215,14 +234,16 @@ static cl_int arithmetic_obstacle(cl_device_id id, char *reason, size_t capacity
     char profile[64];
     *query = "CL_DEVICE_PROFILE";
     code = mha_device_text(id, CL_DEVICE_PROFILE, profile, sizeof profile);
-    if (code != CL_SUCCESS || strcmp(profile, "EMBEDDED_PROFILE") != 0)
+    if (code != CL_SUCCESS || strcmp(profile, "EMBEDDED_PROFILE") != 0) {
         return code;
+    }
 
     char *extensions;
     *query = "CL_DEVICE_EXTENSIONS";
     code = read_string(id, CL_DEVICE_EXTENSIONS, &extensions);
-    if (code != CL_SUCCESS)
+    if (code != CL_SUCCESS) {
         return code;
+    }
     if (!has_word(extensions, "cles_khr_int64")) {
         snprintf(reason, capacity, "its embedded profile lacks 64-bit integers");
     }
@@ -238,8 +259,9 @@ static cl_int find_obstacle(cl_device_id id, char *reason, size_t capacity, cons
         *query = requirements[i].name;
         cl_int code =
             clGetDeviceInfo(id, requirements[i].query, sizeof fulfilled, &fulfilled, NULL);
-        if (code != CL_SUCCESS)
+        if (code != CL_SUCCESS) {
             return code;
+        }
         if (!fulfilled) {
             snprintf(reason, capacity, "%s", requirements[i].obstacle);
             return CL_SUCCESS;
@@ -247,15 +269,17 @@ static cl_int find_obstacle(cl_device_id id, char *reason, size_t capacity, cons
     }
     *query = "CL_DEVICE_VERSION";
     cl_int code = version_obstacle(id, reason, capacity);
-    if (code != CL_SUCCESS || *reason)
+    if (code != CL_SUCCESS || *reason) {
         return code;
+    }
 
     size_t parameter_bytes = 0;
     *query = "CL_DEVICE_MAX_PARAMETER_SIZE";
     code = clGetDeviceInfo(id, CL_DEVICE_MAX_PARAMETER_SIZE, sizeof parameter_bytes,
                            &parameter_bytes, NULL);
-    if (code != CL_SUCCESS)
+    if (code != CL_SUCCESS) {
         return code;
+    }
     if (parameter_bytes < NEEDED_PARAMETER_BYTES) {
         snprintf(reason, capacity, "kernels take %zu bytes of arguments, %d are needed",
                  parameter_bytes, NEEDED_PARAMETER_BYTES);

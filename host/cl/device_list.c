@@ -20,8 +20,9 @@ static gpu_mha_status add_platform(struct mha_device_list *list, cl_platform_id 
 {
     cl_uint room = 0;
     cl_int code = clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 0, NULL, &room);
-    if (code == CL_DEVICE_NOT_FOUND || (code == CL_SUCCESS && room == 0))
+    if (code == CL_DEVICE_NOT_FOUND || (code == CL_SUCCESS && room == 0)) {
         return GPU_MHA_OK;
+    }
     if (code != CL_SUCCESS) {
         mha_log(MHA_LOG_WARN, "skip platform %u: clGetDeviceIDs gives %s (%d)", platform_index,
                 mha_error_cl_name(code), (int)code);
@@ -41,8 +42,9 @@ static gpu_mha_status add_platform(struct mha_device_list *list, cl_platform_id 
                 mha_error_cl_name(code), (int)code);
         goto cleanup;
     }
-    if (count > room)
+    if (count > room) {
         count = room;
+    }
     grown = realloc(list->devices, (list->count + count) * sizeof *grown);
     if (!grown) {
         status = mha_error_set(GPU_MHA_HOST_MEMORY, "no memory for a list of %u devices", count);
@@ -63,8 +65,9 @@ gpu_mha_status mha_device_list_read(struct mha_device_list *list)
     *list = (struct mha_device_list){0};
     cl_uint room = 0;
     cl_int code = clGetPlatformIDs(0, NULL, &room);
-    if (code == PLATFORM_NOT_FOUND || (code == CL_SUCCESS && room == 0))
+    if (code == PLATFORM_NOT_FOUND || (code == CL_SUCCESS && room == 0)) {
         return GPU_MHA_OK;
+    }
     MHA_TRY_CL(code, "clGetPlatformIDs", "counting the platforms");
 
     gpu_mha_status status = GPU_MHA_OK;
@@ -83,8 +86,9 @@ gpu_mha_status mha_device_list_read(struct mha_device_list *list)
         status = add_platform(list, platforms[i], i);
     }
     free(platforms);
-    if (status != GPU_MHA_OK)
+    if (status != GPU_MHA_OK) {
         mha_device_list_free(list);
+    }
     return status;
 }
 

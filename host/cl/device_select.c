@@ -31,8 +31,9 @@ struct wish {
 /* Reads digits only: no sign, no blank, which strtoul would take. A huge number saturates. */
 static int read_index(const char **text, unsigned long *number)
 {
-    if (**text < '0' || **text > '9')
+    if (**text < '0' || **text > '9') {
         return 0;
+    }
     char *end;
     *number = strtoul(*text, &end, 10);
     *text = end;
@@ -42,8 +43,9 @@ static int read_index(const char **text, unsigned long *number)
 static struct wish read_selector(const char *selector)
 {
     struct wish wish = {WISH_ANY, 0, 0, 0, selector};
-    if (!*selector)
+    if (!*selector) {
         return wish;
+    }
     for (int i = 0; i < TYPE_COUNT; i++) {
         if (strcasecmp(selector, type_words[i].word) == 0) {
             wish.kind = WISH_TYPE;
@@ -65,8 +67,9 @@ static int contains(const char *text, const char *part)
 {
     size_t length = strlen(part);
     for (; strlen(text) >= length; text++) {
-        if (strncasecmp(text, part, length) == 0)
+        if (strncasecmp(text, part, length) == 0) {
             return 1;
+        }
     }
     return 0;
 }
@@ -91,8 +94,9 @@ static int fits(const struct wish *wish, const struct mha_listed_device *listed,
 static int type_rank(cl_device_type type)
 {
     for (int i = 0; i < TYPE_COUNT; i++) {
-        if (type & type_words[i].type)
+        if (type & type_words[i].type) {
             return i;
+        }
     }
     return TYPE_COUNT;
 }
@@ -101,8 +105,9 @@ static int type_rank(cl_device_type type)
 static int better(const gpu_mha_device_info *a, const gpu_mha_device_info *b)
 {
     int rank_a = type_rank(a->type), rank_b = type_rank(b->type);
-    if (rank_a != rank_b)
+    if (rank_a != rank_b) {
         return rank_a < rank_b;
+    }
     return a->compute_units > b->compute_units;
 }
 
@@ -114,14 +119,16 @@ int mha_device_pick(const struct mha_device_list *list, const char *selector, si
     for (size_t i = 0; i < list->count; i++) {
         gpu_mha_device_info info;
         mha_device_describe(&list->devices[i], &info);
-        if (!fits(&wish, &list->devices[i], &info))
+        if (!fits(&wish, &list->devices[i], &info)) {
             continue;
+        }
         if (!info.usable) {
             mha_log(MHA_LOG_INFO, "skip device %s: %s", info.selector, info.reason);
             continue;
         }
-        if (found && !better(&info, &best))
+        if (found && !better(&info, &best)) {
             continue;
+        }
         best = info;
         *index = i;
         found = 1;
@@ -151,8 +158,9 @@ static gpu_mha_status nothing_fits(const struct mha_device_list *list, const cha
         gpu_mha_device_info info;
         mha_device_describe(&list->devices[i], &info);
         mha_strbuf_printf(&there, "%s%s \"%.60s\"", i ? ", " : "", info.selector, info.name);
-        if (!info.usable)
+        if (!info.usable) {
             mha_strbuf_printf(&there, " (not usable: %s)", info.reason);
+        }
     }
     gpu_mha_status status;
     if (*selector) {

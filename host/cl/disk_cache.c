@@ -53,10 +53,12 @@ static int read_all(int file, unsigned char *bytes, size_t size)
 {
     while (size > 0) {
         ssize_t got = read(file, bytes, size);
-        if (got < 0 && errno == EINTR)
+        if (got < 0 && errno == EINTR) {
             continue;
-        if (got <= 0)
+        }
+        if (got <= 0) {
             return 0;
+        }
         bytes += got;
         size -= (size_t)got;
     }
@@ -68,10 +70,12 @@ static int write_all(int file, const void *data, size_t size)
     const unsigned char *bytes = data;
     while (size > 0) {
         ssize_t put = write(file, bytes, size);
-        if (put < 0 && errno == EINTR)
+        if (put < 0 && errno == EINTR) {
             continue;
-        if (put <= 0)
+        }
+        if (put <= 0) {
             return 0;
+        }
         bytes += put;
         size -= (size_t)put;
     }
@@ -100,19 +104,22 @@ static const char *find_damage(const unsigned char *file, size_t size, struct mh
 {
     struct header header;
     memcpy(&header, file, sizeof header);
-    if (memcmp(header.magic, magic, sizeof magic) != 0)
+    if (memcmp(header.magic, magic, sizeof magic) != 0) {
         return "not of this format";
+    }
     size_t rest = size - sizeof header;
     if (header.key_size > rest || header.binary_size != rest - header.key_size ||
         header.binary_size == 0) {
         return "its sizes do not add up";
     }
-    if (header.key_size != key.size || memcmp(file + sizeof header, key.bytes, key.size) != 0)
+    if (header.key_size != key.size || memcmp(file + sizeof header, key.bytes, key.size) != 0) {
         return "its key is another";
+    }
     unsigned char digest[MHA_SHA256_BYTES];
     mha_sha256(file + sizeof header + key.size, (size_t)header.binary_size, digest);
-    if (memcmp(digest, header.digest, sizeof digest) != 0)
+    if (memcmp(digest, header.digest, sizeof digest) != 0) {
         return "its checksum is wrong";
+    }
     return NULL;
 }
 
@@ -120,8 +127,9 @@ int mha_disk_cache_load(const char *path, struct mha_cache_key key, unsigned cha
                         size_t *size)
 {
     int dir = path ? mha_cache_dir_open(path) : -1;
-    if (dir < 0)
+    if (dir < 0) {
         return 0;
+    }
     char name[NAME_SIZE];
     name_file(key, name);
     int found = 0;
@@ -129,8 +137,9 @@ int mha_disk_cache_load(const char *path, struct mha_cache_key key, unsigned cha
     size_t file_size = 0;
     /* Non-blocking: a pipe of that name must not hold up the caller. */
     int file = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (file < 0)
+    if (file < 0) {
         goto cleanup;
+    }
 
     bytes = read_file(file, &file_size);
     const char *damage = bytes ? find_damage(bytes, file_size, key) : "it cannot be read";
@@ -148,8 +157,9 @@ int mha_disk_cache_load(const char *path, struct mha_cache_key key, unsigned cha
 
 cleanup:
     free(bytes);
-    if (file >= 0)
+    if (file >= 0) {
         close(file);
+    }
     close(dir);
     return found;
 }
@@ -163,8 +173,9 @@ static int create_aside(int dir, char name[NAME_SIZE])
                  MHA_CACHE_ASIDE_SUFFIX);
         int file = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
         /* Left by a process of the same number: on another machine, or long ago. */
-        if (file >= 0 || errno != EEXIST)
+        if (file >= 0 || errno != EEXIST) {
             return file;
+        }
     }
     return -1;
 }
@@ -195,8 +206,9 @@ void mha_disk_cache_save(const char *path, struct mha_cache_key key, const unsig
         return;
     }
     int dir = mha_cache_dir_open(path);
-    if (dir < 0)
+    if (dir < 0) {
         return;
+    }
     struct header header = {.key_size = key.size, .binary_size = size};
     memcpy(header.magic, magic, sizeof magic);
     mha_sha256(binary, size, header.digest);

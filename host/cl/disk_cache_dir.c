@@ -24,8 +24,9 @@ enum { LISTED_MAX = 16 * MHA_CACHE_FILES_MAX };
 
 static char *finish_path(struct mha_strbuf *path)
 {
-    if (mha_strbuf_ok(path))
+    if (mha_strbuf_ok(path)) {
         return path->text;
+    }
     mha_strbuf_free(path);
     return NULL;
 }
@@ -35,8 +36,9 @@ char *mha_disk_cache_path(void)
     struct mha_strbuf path = {0};
     const char *given = getenv("GPU_MHA_CACHE_DIR");
     if (given) {
-        if (!*given || strcmp(given, "off") == 0)
+        if (!*given || strcmp(given, "off") == 0) {
             return NULL;
+        }
         mha_strbuf_printf(&path, "%s", given);
         return finish_path(&path);
     }
@@ -58,12 +60,14 @@ char *mha_disk_cache_path(void)
 static int make_directories(const char *path)
 {
     char *partial = malloc(strlen(path) + 1);
-    if (!partial)
+    if (!partial) {
         return ENOMEM;
+    }
     memcpy(partial, path, strlen(path) + 1);
     for (char *slash = partial; (slash = strchr(slash, '/')); slash++) {
-        if (slash == partial)
+        if (slash == partial) {
             continue;
+        }
         *slash = '\0';
         /* What is wrong here shows at the last one: a directory above may be there but closed. */
         mkdir(partial, 0700);
@@ -101,8 +105,9 @@ int mha_cache_dir_open(const char *path)
 int mha_disk_cache_usable(const char *path)
 {
     int dir = path ? mha_cache_dir_open(path) : -1;
-    if (dir < 0)
+    if (dir < 0) {
         return 0;
+    }
     int usable = faccessat(dir, ".", W_OK | X_OK, AT_EACCESS) == 0;
     close(dir);
     return usable;
@@ -124,8 +129,9 @@ static int ends_with(const char *name, const char *suffix)
 static int next_file(DIR *stream, int dir, struct listed *file)
 {
     const struct dirent *entry = readdir(stream);
-    if (!entry)
+    if (!entry) {
         return 0;
+    }
     file->name[0] = '\0';
     int is_aside = ends_with(entry->d_name, MHA_CACHE_ASIDE_SUFFIX);
     size_t length = strlen(entry->d_name);
@@ -136,8 +142,9 @@ static int next_file(DIR *stream, int dir, struct listed *file)
         return 1;
     }
     if (is_aside) {
-        if (time(NULL) - facts.st_mtim.tv_sec > ASIDE_SECONDS_MAX)
+        if (time(NULL) - facts.st_mtim.tv_sec > ASIDE_SECONDS_MAX) {
             unlinkat(dir, entry->d_name, 0);
+        }
         return 1;
     }
     memcpy(file->name, entry->d_name, length + 1);
@@ -150,8 +157,9 @@ static int by_last_use(const void *a, const void *b)
 {
     const struct timespec *x = &((const struct listed *)a)->used;
     const struct timespec *y = &((const struct listed *)b)->used;
-    if (x->tv_sec != y->tv_sec)
+    if (x->tv_sec != y->tv_sec) {
         return x->tv_sec < y->tv_sec ? -1 : 1;
+    }
     return x->tv_nsec < y->tv_nsec ? -1 : x->tv_nsec > y->tv_nsec;
 }
 
@@ -160,8 +168,9 @@ static DIR *open_stream(int dir)
 {
     int own = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *stream = own >= 0 ? fdopendir(own) : NULL;
-    if (!stream && own >= 0)
+    if (!stream && own >= 0) {
         close(own);
+    }
     return stream;
 }
 
@@ -169,14 +178,16 @@ void mha_cache_dir_trim(int dir)
 {
     struct listed *files = malloc(LISTED_MAX * sizeof *files);
     DIR *stream = open_stream(dir);
-    if (!files || !stream)
+    if (!files || !stream) {
         goto cleanup;
+    }
 
     int count = 0;
     int64_t bytes = 0;
     while (count < LISTED_MAX && next_file(stream, dir, &files[count])) {
-        if (files[count].name[0])
+        if (files[count].name[0]) {
             bytes += files[count++].bytes;
+        }
     }
     qsort(files, (size_t)count, sizeof *files, by_last_use);
     for (int i = 0; count - i > MHA_CACHE_FILES_MAX || bytes > MHA_CACHE_BYTES_MAX; i++) {
@@ -186,7 +197,8 @@ void mha_cache_dir_trim(int dir)
     }
 
 cleanup:
-    if (stream)
+    if (stream) {
         closedir(stream);
+    }
     free(files);
 }

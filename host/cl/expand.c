@@ -23,16 +23,20 @@ static int included_name(const char *line, size_t length, const char **name, siz
 {
     static const char directive[] = "#include";
     size_t at = sizeof directive - 1;
-    if (length < at || memcmp(line, directive, at) != 0)
+    if (length < at || memcmp(line, directive, at) != 0) {
         return 0;
-    while (at < length && (line[at] == ' ' || line[at] == '\t'))
+    }
+    while (at < length && (line[at] == ' ' || line[at] == '\t')) {
         at++;
-    if (at == length || line[at] != '"')
+    }
+    if (at == length || line[at] != '"') {
         return 0;
+    }
     const char *first = line + at + 1;
     const char *last = memchr(first, '"', length - at - 1);
-    if (!last)
+    if (!last) {
         return 0;
+    }
     *name = first;
     *name_length = (size_t)(last - first);
     return 1;
@@ -64,10 +68,12 @@ static gpu_mha_status expand_file(struct expansion *e, const char *name, size_t 
 {
     for (size_t i = 0; e->sources[i].name; i++) {
         const char *candidate = e->sources[i].name;
-        if (strlen(candidate) != length || memcmp(candidate, name, length) != 0)
+        if (strlen(candidate) != length || memcmp(candidate, name, length) != 0) {
             continue;
-        if (e->done[i])
+        }
+        if (e->done[i]) {
             return GPU_MHA_OK;
+        }
         /* Marked before its lines are read, so that a circle of includes ends. */
         e->done[i] = 1;
         return expand_lines(e, &e->sources[i]);
@@ -85,8 +91,9 @@ gpu_mha_status mha_expand_source(const struct mha_cl_source *sources, const char
                                  struct mha_strbuf *text)
 {
     size_t count = 0;
-    while (sources[count].name)
+    while (sources[count].name) {
         count++;
+    }
     struct expansion e = {sources, calloc(count + 1, 1), text};
     gpu_mha_status status;
     if (!e.done) {

@@ -17,10 +17,12 @@ static gpu_mha_status read_limits(struct mha_kernel *kernel, const struct mha_de
                "clGetKernelWorkGroupInfo", "CL_KERNEL_COMPILE_WORK_GROUP_SIZE of kernel %s",
                kernel->name);
     *compiled = sizes[0];
-    if (*limit > device->max_work_group_size)
+    if (*limit > device->max_work_group_size) {
         *limit = device->max_work_group_size;
-    if (*limit > device->max_work_items_0)
+    }
+    if (*limit > device->max_work_items_0) {
         *limit = device->max_work_items_0;
+    }
     return GPU_MHA_OK;
 }
 
@@ -36,11 +38,13 @@ static gpu_mha_status pick_local(struct mha_kernel *kernel, const struct mha_dev
         kernel->local = compiled;
         return GPU_MHA_OK;
     }
-    if (wanted < limit)
+    if (wanted < limit) {
         limit = wanted;
+    }
     size_t local = 1;
-    while (local <= limit / 2)
+    while (local <= limit / 2) {
         local *= 2;
+    }
     kernel->local = local;
     return GPU_MHA_OK;
 }
@@ -67,19 +71,23 @@ gpu_mha_status mha_kernel_create(struct mha_program_cache *cache, const struct m
         kernel->lock_made = 1;
         status = pick_local(kernel, device, wanted_local);
     }
-    if (status != GPU_MHA_OK)
+    if (status != GPU_MHA_OK) {
         mha_kernel_destroy(kernel);
+    }
     return status;
 }
 
 void mha_kernel_destroy(struct mha_kernel *kernel)
 {
-    if (!kernel)
+    if (!kernel) {
         return;
-    if (kernel->cl)
+    }
+    if (kernel->cl) {
         clReleaseKernel(kernel->cl);
-    if (kernel->lock_made)
+    }
+    if (kernel->lock_made) {
         pthread_mutex_destroy(&kernel->lock);
+    }
     memset(kernel, 0, sizeof *kernel);
 }
 
@@ -104,8 +112,9 @@ static gpu_mha_status launch(const struct mha_chain *chain, struct mha_kernel *k
     pthread_mutex_lock(&kernel->lock);
     while (i < count) {
         code = clSetKernelArg(kernel->cl, i, args[i].size, args[i].value);
-        if (code != CL_SUCCESS)
+        if (code != CL_SUCCESS) {
             break;
+        }
         i++;
     }
     if (code == CL_SUCCESS) {
@@ -115,10 +124,12 @@ static gpu_mha_status launch(const struct mha_chain *chain, struct mha_kernel *k
                                    mha_chain_wait_count(chain), mha_chain_wait_list(chain), event);
     }
     pthread_mutex_unlock(&kernel->lock);
-    if (code == CL_SUCCESS)
+    if (code == CL_SUCCESS) {
         return GPU_MHA_OK;
-    if (i < count)
+    }
+    if (i < count) {
         return mha_error_cl(code, call, "argument %u of kernel %s", i, kernel->name);
+    }
     return mha_error_cl(code, call, "kernel %s, %zu work-items in groups of %zu", kernel->name,
                         global, kernel->local);
 }
@@ -126,8 +137,9 @@ static gpu_mha_status launch(const struct mha_chain *chain, struct mha_kernel *k
 gpu_mha_status mha_chain_launch(struct mha_chain *chain, struct mha_kernel *kernel, size_t items,
                                 const struct mha_arg *args, cl_uint count)
 {
-    if (items == 0)
+    if (items == 0) {
         return GPU_MHA_OK;
+    }
     size_t groups = items / kernel->local + (items % kernel->local != 0);
     MHA_RETURN_IF(groups > kernel->max_items / kernel->local, GPU_MHA_UNSUPPORTED,
                   "kernel %s needs %zu work-items, this device counts to %zu", kernel->name, items,
@@ -140,8 +152,9 @@ gpu_mha_status mha_chain_launch(struct mha_chain *chain, struct mha_kernel *kern
 
 void mha_chain_push(struct mha_chain *chain, cl_event event)
 {
-    if (chain->last)
+    if (chain->last) {
         clReleaseEvent(chain->last);
+    }
     chain->last = event;
 }
 
@@ -157,8 +170,9 @@ const cl_event *mha_chain_wait_list(const struct mha_chain *chain)
 
 gpu_mha_status mha_chain_end(struct mha_chain *chain, gpu_mha_status status, cl_event *event)
 {
-    if (event)
+    if (event) {
         *event = NULL;
+    }
     if (status == GPU_MHA_OK && event && !chain->last) {
         cl_int code =
             clEnqueueMarkerWithWaitList(chain->queue, chain->wait_count, chain->wait, &chain->last);

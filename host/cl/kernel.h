@@ -14,7 +14,7 @@ struct mha_kernel {
     cl_kernel cl;
     pthread_mutex_t lock;
     int lock_made;
-    size_t local; /* work-items per group, a power of two within the built kernel's limit */
+    size_t local;     /* work-items per group, a power of two within the built kernel's limit */
     size_t max_items; /* of one launch: what a size_t of the device counts */
     const char *name;
 };
@@ -44,7 +44,7 @@ struct mha_arg {
  */
 struct mha_chain {
     cl_command_queue queue;
-    cl_uint wait_count;    /* the caller's, until the first launch */
+    cl_uint wait_count; /* the caller's, until the first launch */
     const cl_event *wait;
     cl_event last; /* owned; NULL before the first launch */
 };

@@ -71,10 +71,12 @@ gpu_mha_status mha_program_cache_create(cl_context cl, const struct mha_device *
 
 static void free_program(struct program *program)
 {
-    if (!program)
+    if (!program) {
         return;
-    if (program->cl)
+    }
+    if (program->cl) {
         clReleaseProgram(program->cl);
+    }
     free(program->file);
     free(program->options);
     free(program);
@@ -93,18 +95,22 @@ static gpu_mha_status build(const struct mha_program_cache *cache, struct progra
     const struct mha_build build = build_of(cache, wanted);
     struct mha_strbuf source = {0};
     gpu_mha_status status = mha_expand_source(cache->sources, wanted->file, &source);
-    if (status != GPU_MHA_OK)
+    if (status != GPU_MHA_OK) {
         goto cleanup;
+    }
     enum mha_disk_answer answer = mha_program_disk_load(&cache->disk, &build, &source, program);
-    if (answer == MHA_DISK_LOADED)
+    if (answer == MHA_DISK_LOADED) {
         goto cleanup;
+    }
     status = mha_build_source(&build, mha_strbuf_text(&source), source.length, program);
-    if (status != GPU_MHA_OK)
+    if (status != GPU_MHA_OK) {
         goto cleanup;
+    }
     wanted->is_refused = answer == MHA_DISK_REFUSED;
     wanted->is_unsaved = cache->disk.saves_late;
-    if (!cache->disk.saves_late)
+    if (!cache->disk.saves_late) {
         mha_program_disk_save(&cache->disk, &build, &source, *program, 1);
+    }
 
 cleanup:
     mha_strbuf_free(&source);
@@ -116,8 +122,9 @@ static void save_late(const struct mha_program_cache *cache, const struct progra
 {
     const struct mha_build build = build_of(cache, program);
     struct mha_strbuf source = {0};
-    if (mha_expand_source(cache->sources, program->file, &source) == GPU_MHA_OK)
+    if (mha_expand_source(cache->sources, program->file, &source) == GPU_MHA_OK) {
         mha_program_disk_save(&cache->disk, &build, &source, program->cl, program->is_refused);
+    }
     mha_strbuf_free(&source);
 }
 
@@ -130,19 +137,22 @@ static double seconds_now(void)
 
 static void save_unsaved(const struct mha_program_cache *cache)
 {
-    if (!cache->disk.path)
+    if (!cache->disk.path) {
         return;
+    }
     const double end = seconds_now() + late_seconds_max;
     for (const struct program *p = cache->programs; p && seconds_now() < end; p = p->next) {
-        if (p->is_unsaved)
+        if (p->is_unsaved) {
             save_late(cache, p);
+        }
     }
 }
 
 void mha_program_cache_destroy(struct mha_program_cache *cache)
 {
-    if (!cache)
+    if (!cache) {
         return;
+    }
     save_unsaved(cache);
     while (cache->programs) {
         struct program *program = cache->programs;
@@ -159,8 +169,9 @@ static char *copy_string(const char *text)
 {
     size_t size = strlen(text) + 1;
     char *copy = malloc(size);
-    if (copy)
+    if (copy) {
         memcpy(copy, text, size);
+    }
     return copy;
 }
 
@@ -169,12 +180,14 @@ static struct program *find_or_add(struct mha_program_cache *cache, const char *
                                    const char *options)
 {
     for (struct program *p = cache->programs; p; p = p->next) {
-        if (strcmp(p->options, options) == 0 && strcmp(p->file, file) == 0)
+        if (strcmp(p->options, options) == 0 && strcmp(p->file, file) == 0) {
             return p;
+        }
     }
     struct program *added = calloc(1, sizeof *added);
-    if (!added)
+    if (!added) {
         return NULL;
+    }
     added->file = copy_string(file);
     added->options = copy_string(options);
     if (!added->file || !added->options) {
@@ -192,8 +205,9 @@ static gpu_mha_status complete_options(const struct mha_program_cache *cache,
 {
     mha_strbuf_printf(&all->text, "-cl-std=CL1.2");
     mha_options_flag(all, "MHA_HAS_FMA", cache->has_fma);
-    if (options)
+    if (options) {
         mha_strbuf_printf(&all->text, "%s", mha_strbuf_text(&options->text));
+    }
     MHA_RETURN_IF(!mha_strbuf_ok(&all->text) || (options && !mha_strbuf_ok(&options->text)),
                   GPU_MHA_HOST_MEMORY, "no memory for the build options of a kernel");
     return GPU_MHA_OK;
@@ -205,8 +219,9 @@ static gpu_mha_status make_ready(struct mha_program_cache *cache, struct program
     while (program->state == PROGRAM_BUILDING) {
         pthread_cond_wait(&cache->state_changed, &cache->lock);
     }
-    if (program->state == PROGRAM_READY)
+    if (program->state == PROGRAM_READY) {
         return GPU_MHA_OK;
+    }
 
     program->state = PROGRAM_BUILDING;
     pthread_mutex_unlock(&cache->lock);
@@ -225,8 +240,9 @@ gpu_mha_status mha_program_get(struct mha_program_cache *cache, const char *file
     *program = NULL;
     struct mha_options all = {{0}};
     gpu_mha_status status = complete_options(cache, options, &all);
-    if (status != GPU_MHA_OK)
+    if (status != GPU_MHA_OK) {
         goto cleanup;
+    }
 
     pthread_mutex_lock(&cache->lock);
     struct program *entry = find_or_add(cache, file, mha_strbuf_text(&all.text));

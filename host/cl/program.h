@@ -1,7 +1,7 @@
 /*
  * Built programs of one context. A program is an embedded kernel file plus options; each pair is
- * built once, whoever asks, and kept until the cache is destroyed. Binaries are kept on disk too, for
- * the next process: see program_disk.h.
+ * built once, whoever asks, and kept until the cache is destroyed. Binaries are kept on disk too,
+ * for the next process: see program_disk.h.
  */
 #ifndef MHA_CL_PROGRAM_H
 #define MHA_CL_PROGRAM_H

@@ -18,8 +18,9 @@ enum { TEXT_SIZE = 1024 };
 static int append_device_text(struct mha_strbuf *text, cl_device_id device, cl_device_info query)
 {
     char value[TEXT_SIZE];
-    if (mha_device_text(device, query, value, sizeof value) != CL_SUCCESS)
+    if (mha_device_text(device, query, value, sizeof value) != CL_SUCCESS) {
         return 0;
+    }
     mha_strbuf_printf(text, "%s\n", value);
     return 1;
 }
@@ -38,16 +39,18 @@ void mha_program_disk_open(struct mha_program_disk *disk, const struct mha_devic
     }
     mha_strbuf_printf(&disk->driver_text, "%s\n%s\n", name, version);
     for (size_t i = 0; i < sizeof queries / sizeof queries[0]; i++) {
-        if (!append_device_text(&disk->driver_text, device->id, queries[i]))
+        if (!append_device_text(&disk->driver_text, device->id, queries[i])) {
             return;
+        }
     }
     for (size_t i = 0; i < sizeof compiler_variables / sizeof compiler_variables[0]; i++) {
         const char *value = getenv(compiler_variables[i]);
         mha_strbuf_printf(&disk->driver_text, "%s\n", value ? value : "");
     }
     disk->saves_late = strcmp(name, late_platform) == 0;
-    if (mha_strbuf_ok(&disk->driver_text))
+    if (mha_strbuf_ok(&disk->driver_text)) {
         disk->path = mha_disk_cache_path();
+    }
 }
 
 void mha_program_disk_close(struct mha_program_disk *disk)

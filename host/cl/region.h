@@ -1,4 +1,5 @@
-/* The caller's device buffers: there when needed, absent when not, large enough, not overlapping. */
+/* The caller's device buffers: there when needed, absent when not, large enough, not overlapping.
+ */
 #ifndef MHA_CL_REGION_H
 #define MHA_CL_REGION_H
 
@@ -14,8 +15,8 @@ enum mha_region_use {
 struct mha_region {
     const char *name;
     gpu_mha_buffer buffer;
-    int wanted;     /* 0: the descriptor does not ask for it, so it must be NULL */
-    int64_t span;   /* elements it must have from its offset on; 0: may be NULL */
+    int wanted;   /* 0: the descriptor does not ask for it, so it must be NULL */
+    int64_t span; /* elements it must have from its offset on; 0: may be NULL */
     size_t element_bytes;
     enum mha_region_use use;
 };

@@ -23,8 +23,8 @@ gpu_mha_status mha_tile_choose(const struct mha_device *device, int64_t rows, in
 
 /*
  * The tile of kernels/decode.cl for `rows` rows, or *fits = 0 where that kernel is not the one to
- * take: on a GPU, with many rows, or when GPU_MHA_TILE names a tile. With MQ 0 GPU_MHA_TILE asks for
- * the decode kernel, of its VEC.
+ * take: on a GPU, with many rows, or when GPU_MHA_TILE names a tile. With MQ 0 GPU_MHA_TILE asks
+ * for the decode kernel, of its VEC.
  */
 gpu_mha_status mha_tile_choose_decode(const struct mha_device *device, int64_t rows,
                                       int64_t row_floats, struct mha_tile *tile, int *fits);

@@ -48,7 +48,8 @@ struct mha_transfer mha_transfer_scratch(const char *name, size_t bytes)
 }
 
 /* 1 if the elements fill the span without a gap and without meeting twice, in any order of axes. */
-static int is_dense(const struct mha_view *v) {
+static int is_dense(const struct mha_view *v)
+{
     int64_t next = 1;
     for (int found = 1; found;) {
         found = 0;

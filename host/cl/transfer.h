@@ -18,8 +18,8 @@ struct mha_view mha_view_flat(int64_t count, size_t element_bytes);
 
 struct mha_transfer {
     const char *name;
-    int wanted;           /* 0: the descriptor does not ask for it, so the pointer must be NULL */
-    const void *input;    /* one of the two */
+    int wanted;        /* 0: the descriptor does not ask for it, so the pointer must be NULL */
+    const void *input; /* one of the two */
     void *output;
     struct mha_view host;
     struct mha_view device; /* set by mha_transfer_plan: the same lengths, its own strides */

@@ -1,9 +1,9 @@
 /*
  * Shapes of the register tile by kind of device and width of its float vectors. Data only.
  *
- * A tile of MQ x (NV * VEC) sums must fit the registers beside NV keys and a broadcast: 32 registers
- * of 16 floats hold 12 x 2, 16 registers of 8 or 4 hold 6 x 2. On a GPU a work-item is one lane
- * with few registers, and the rows of a work-group share each key they read.
+ * A tile of MQ x (NV * VEC) sums must fit the registers beside NV keys and a broadcast: 32
+ * registers of 16 floats hold 12 x 2, 16 registers of 8 or 4 hold 6 x 2. On a GPU a work-item is
+ * one lane with few registers, and the rows of a work-group share each key they read.
  */
 #ifndef MHA_CL_TUNING_TABLE_H
 #define MHA_CL_TUNING_TABLE_H

@@ -63,13 +63,13 @@ enum { MHA_BENCH_TYPES = 3 }; /* gpu_mha_type is the index */
 
 struct mha_bench_device {
     gpu_mha_context *context;
-    cl_context cl;      /* the context's */
-    cl_device_id id;    /* the context's */
+    cl_context cl;   /* the context's */
+    cl_device_id id; /* the context's */
     cl_command_queue queue;
     char name[256];
     bool is_cpu;
     cl_uint compute_units;
-    size_t group;       /* work-items per group for the kernels of this command */
+    size_t group; /* work-items per group for the kernels of this command */
     cl_ulong cache_bytes, global_bytes, alloc_bytes;
     /* Inputs: one buffer per storage type, from which runs take slice after slice. */
     cl_mem pool[MHA_BENCH_TYPES];
@@ -123,12 +123,12 @@ struct mha_bench_case {
     const struct mha_bench_shape *shape;
     gpu_mha_plan *plan;
     cl_mem key_lengths;
-    size_t key_at, value_at;           /* bytes from the start of a slice to its keys and values */
+    size_t key_at, value_at; /* bytes from the start of a slice to its keys and values */
     size_t slice_bytes, output_bytes;
-    size_t next;                       /* number of the next slice */
-    size_t repeats;                    /* runs per round */
+    size_t next;    /* number of the next slice */
+    size_t repeats; /* runs per round */
     double spent_ms;
-    double cold_ms, warm_ms;           /* NaN: not measured */
+    double cold_ms, warm_ms; /* NaN: not measured */
     struct mha_bench_samples samples;
 };
 

@@ -52,8 +52,9 @@ static bool make_key_lengths(struct mha_bench_case *one, struct mha_bench_device
         mha_report("out of memory for %zu key lengths", count);
         return false;
     }
-    for (size_t b = 0; b < count; b++)
+    for (size_t b = 0; b < count; b++) {
         lengths[b] = (cl_int)mha_bench_key_length(one->shape, (int64_t)b);
+    }
     one->key_lengths = clCreateBuffer(device->cl, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
                                       count * sizeof *lengths, lengths, &code);
     free(lengths);
@@ -87,30 +88,36 @@ bool mha_bench_cases_reserve(struct mha_bench_case *cases, size_t count,
     for (size_t i = 0; i < count; i++) {
         gpu_mha_type type = cases[i].shape->desc.query.type;
         size_t needed = gpu_mha_plan_workspace_bytes(cases[i].plan);
-        if (pools[type] == 0 || cases[i].slice_bytes > pools[type])
+        if (pools[type] == 0 || cases[i].slice_bytes > pools[type]) {
             pool_of[type] = cases[i].shape->name;
+        }
         pools[type] = larger(pools[type], cases[i].slice_bytes);
-        if (cases[i].output_bytes > output)
+        if (cases[i].output_bytes > output) {
             output_of = cases[i].shape->name;
+        }
         output = larger(output, cases[i].output_bytes);
-        if (needed > workspace)
+        if (needed > workspace) {
             workspace_of = cases[i].shape->name;
+        }
         workspace = larger(workspace, needed);
     }
     for (int type = 0; type < MHA_BENCH_TYPES; type++) {
-        if (pools[type] == 0)
+        if (pools[type] == 0) {
             continue;
+        }
         device->pool_bytes[type] = larger(pools[type], pool_bytes);
         snprintf(what, sizeof what, "the input of shape %s", pool_of[type]);
         device->pool[type] =
             mha_bench_buffer(device, CL_MEM_READ_WRITE, device->pool_bytes[type], what);
-        if (!device->pool[type])
+        if (!device->pool[type]) {
             return false;
+        }
     }
     snprintf(what, sizeof what, "the output of shape %s", output_of);
     device->output = mha_bench_buffer(device, CL_MEM_READ_WRITE, output, what);
-    if (!device->output || workspace == 0)
+    if (!device->output || workspace == 0) {
         return device->output != NULL;
+    }
     snprintf(what, sizeof what, "the workspace of shape %s", workspace_of);
     device->workspace = mha_bench_buffer(device, CL_MEM_READ_WRITE, workspace, what);
     return device->workspace != NULL;
@@ -146,8 +153,9 @@ bool mha_bench_case_run(struct mha_bench_case *one, struct mha_bench_device *dev
 void mha_bench_case_close(struct mha_bench_case *one)
 {
     gpu_mha_plan_release(one->plan);
-    if (one->key_lengths)
+    if (one->key_lengths) {
         clReleaseMemObject(one->key_lengths);
+    }
     mha_bench_samples_free(&one->samples);
     *one = (struct mha_bench_case){0};
 }

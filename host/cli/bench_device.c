@@ -14,8 +14,9 @@ enum { CACHES_PER_POOL = 4, POOLS_PER_MEMORY = 8 };
 
 bool mha_bench_cl_ok(cl_int code, const char *call)
 {
-    if (code != CL_SUCCESS)
+    if (code != CL_SUCCESS) {
         mha_report("%s failed with code %d", call, (int)code);
+    }
     return code == CL_SUCCESS;
 }
 
@@ -38,14 +39,16 @@ static bool read_limits(struct mha_bench_device *device)
         !read_info(device, CL_DEVICE_GLOBAL_MEM_SIZE, &device->global_bytes,
                    sizeof device->global_bytes) ||
         !read_info(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE, &device->alloc_bytes,
-                   sizeof device->alloc_bytes))
+                   sizeof device->alloc_bytes)) {
         return false;
+    }
     device->is_cpu = (type & CL_DEVICE_TYPE_CPU) != 0;
     /* One work-item has a core to itself; on a GPU 256 fill the lanes and hide the latencies. */
-    if (device->is_cpu)
+    if (device->is_cpu) {
         device->group = 1;
-    else if (device->group > 256)
+    } else if (device->group > 256) {
         device->group = 256;
+    }
     return true;
 }
 
@@ -67,18 +70,21 @@ bool mha_bench_device_open(struct mha_bench_device *device, const char *selector
 
 static void release_buffer(cl_mem buffer)
 {
-    if (buffer)
+    if (buffer) {
         clReleaseMemObject(buffer);
+    }
 }
 
 void mha_bench_device_close(struct mha_bench_device *device)
 {
-    for (int type = 0; type < MHA_BENCH_TYPES; type++)
+    for (int type = 0; type < MHA_BENCH_TYPES; type++) {
         release_buffer(device->pool[type]);
+    }
     release_buffer(device->output);
     release_buffer(device->workspace);
-    if (device->queue)
+    if (device->queue) {
         clReleaseCommandQueue(device->queue);
+    }
     gpu_mha_context_release(device->context);
     *device = (struct mha_bench_device){0};
 }
@@ -88,10 +94,12 @@ size_t mha_bench_pool_bytes(const struct mha_bench_device *device)
     cl_ulong bytes = device->cache_bytes * CACHES_PER_POOL;
     cl_ulong most = device->global_bytes / POOLS_PER_MEMORY;
 
-    if (bytes < POOL_BYTES_LEAST)
+    if (bytes < POOL_BYTES_LEAST) {
         bytes = POOL_BYTES_LEAST;
-    if (most > device->alloc_bytes)
+    }
+    if (most > device->alloc_bytes) {
         most = device->alloc_bytes;
+    }
     return (size_t)(bytes < most ? bytes : most);
 }
 
@@ -115,8 +123,9 @@ cl_mem mha_bench_buffer(struct mha_bench_device *device, cl_mem_flags flags, siz
     }
     code = clEnqueueFillBuffer(device->queue, buffer, &pattern, sizeof pattern, 0, size, 0, NULL,
                                NULL);
-    if (code == CL_SUCCESS)
+    if (code == CL_SUCCESS) {
         code = clFinish(device->queue);
+    }
     if (!mha_bench_cl_ok(code, "clEnqueueFillBuffer")) {
         clReleaseMemObject(buffer);
         return NULL;

@@ -45,8 +45,9 @@ struct mha_bench_limits {
 static const struct mha_bench_source *find_source(void)
 {
     size_t i = 0;
-    while (i + 1 < mha_bench_source_count && strcmp(mha_bench_sources[i].name, SOURCE_NAME) != 0)
+    while (i + 1 < mha_bench_source_count && strcmp(mha_bench_sources[i].name, SOURCE_NAME) != 0) {
         i++;
+    }
     return &mha_bench_sources[i];
 }
 
@@ -77,8 +78,9 @@ static cl_program build(const struct mha_bench_device *device, int lanes)
              chains_of(lanes), (abilities & CL_FP_FMA) != 0);
     cl_program program = clCreateProgramWithSource(device->cl, 1, (const char *[]){source->text},
                                                    &source->length, &code);
-    if (!mha_bench_cl_ok(code, "clCreateProgramWithSource"))
+    if (!mha_bench_cl_ok(code, "clCreateProgramWithSource")) {
         return NULL;
+    }
     code = clBuildProgram(program, 1, &device->id, options, NULL, NULL);
     if (code != CL_SUCCESS) {
         report_build(device, program, code);
@@ -119,8 +121,9 @@ static bool run(const struct mha_bench_limits *limits, const struct candidate *o
     cl_int code = clEnqueueNDRangeKernel(queue, one->kernel, 1, NULL, &one->items, &one->group, 0,
                                          NULL, NULL);
 
-    if (!mha_bench_cl_ok(code, "clEnqueueNDRangeKernel"))
+    if (!mha_bench_cl_ok(code, "clEnqueueNDRangeKernel")) {
         return false;
+    }
     code = clFinish(queue);
     *milliseconds = mha_milliseconds() - start;
     return mha_bench_cl_ok(code, "clFinish");
@@ -138,8 +141,9 @@ static struct candidate *add(struct mha_bench_limits *limits, enum limit limit, 
     }
     struct candidate *one = &limits->candidates[limits->count];
     one->kernel = make_kernel(program, kernel);
-    if (!one->kernel)
+    if (!one->kernel) {
         return NULL;
+    }
     limits->count++;
     one->limit = limit;
     one->group = group_of(limits->device, one->kernel);
@@ -162,30 +166,33 @@ static bool add_fma(struct mha_bench_limits *limits, cl_program program, int lan
 
     if (!one || !set_argument(one->kernel, 0, sizeof limits->sink, &limits->sink) ||
         !set_argument(one->kernel, 1, sizeof factor, &factor) ||
-        !set_argument(one->kernel, 2, sizeof addend, &addend))
+        !set_argument(one->kernel, 2, sizeof addend, &addend)) {
         return false;
+    }
     one->items = items_of(limits->device, one, 8);
     /* Twice as many rounds until the start no longer counts; the first run also builds. */
     do {
         rounds *= 2;
         if (!set_argument(one->kernel, 3, sizeof rounds, &rounds) ||
-            !run(limits, one, &milliseconds) || !run(limits, one, &milliseconds))
+            !run(limits, one, &milliseconds) || !run(limits, one, &milliseconds)) {
             return false;
+        }
     } while (milliseconds < FMA_MILLISECONDS && rounds < 1u << 30);
     one->work = 2.0 * lanes * chains_of(lanes) * (double)rounds * (double)one->items;
     return true;
 }
 
 /* One stretch of the pool for each work-item, or all side by side in one stream. */
-static bool add_read(struct mha_bench_limits *limits, cl_program program, int lanes,
-                     cl_mem pool, size_t pool_bytes, size_t per_core, bool side_by_side)
+static bool add_read(struct mha_bench_limits *limits, cl_program program, int lanes, cl_mem pool,
+                     size_t pool_bytes, size_t per_core, bool side_by_side)
 {
     const size_t vector_bytes = (size_t)lanes * 4;
     double milliseconds = 0;
     struct candidate *one = add(limits, READ, program, "read_rate");
 
-    if (!one)
+    if (!one) {
         return false;
+    }
     one->items = items_of(limits->device, one, per_core);
     /* Each reads something, even where memory is small. */
     const size_t most = pool_bytes / vector_bytes / READ_UNROLL / one->group * one->group;
@@ -207,8 +214,9 @@ static bool add_launch(struct mha_bench_limits *limits, cl_program program)
     double milliseconds = 0;
     struct candidate *one = add(limits, LAUNCH, program, "empty");
 
-    if (!one)
+    if (!one) {
         return false;
+    }
     one->items = one->group = 1;
     one->work = 1;
     return run(limits, one, &milliseconds);
@@ -223,8 +231,9 @@ static bool fill_pools(struct mha_bench_limits *limits, cl_program program)
     for (cl_int type = 0; done && type < MHA_BENCH_TYPES; type++) {
         const cl_uint seed = 0x9e3779b9u * (cl_uint)(type + 1);
         const size_t words = device->pool_bytes[type] / 4;
-        if (!device->pool[type])
+        if (!device->pool[type]) {
             continue;
+        }
         done = set_argument(kernel, 0, sizeof(cl_mem), &device->pool[type]) &&
                set_argument(kernel, 1, sizeof type, &type) &&
                set_argument(kernel, 2, sizeof seed, &seed) &&
@@ -233,8 +242,9 @@ static bool fill_pools(struct mha_bench_limits *limits, cl_program program)
                                "clEnqueueNDRangeKernel") &&
                mha_bench_cl_ok(clFinish(device->queue), "clFinish");
     }
-    if (kernel)
+    if (kernel) {
         clReleaseKernel(kernel);
+    }
     return done;
 }
 
@@ -244,19 +254,24 @@ static bool add_candidates(struct mha_bench_limits *limits, cl_program program, 
     struct mha_bench_device *device = limits->device;
     int type = 0;
 
-    while (!device->pool[type])
+    while (!device->pool[type]) {
         type++;
+    }
     cl_mem pool = device->pool[type];
     size_t bytes = device->pool_bytes[type];
-    if (!add_fma(limits, program, lanes))
+    if (!add_fma(limits, program, lanes)) {
         return false;
-    if (!first)
+    }
+    if (!first) {
         return device->is_cpu || add_read(limits, program, lanes, pool, bytes, 4, true);
-    if (!fill_pools(limits, program) || !add_launch(limits, program))
+    }
+    if (!fill_pools(limits, program) || !add_launch(limits, program)) {
         return false;
-    if (!device->is_cpu)
+    }
+    if (!device->is_cpu) {
         return add_read(limits, program, lanes, pool, bytes, 1, true) &&
                add_read(limits, program, lanes, pool, bytes, 4, true);
+    }
     return add_read(limits, program, lanes, pool, bytes, 1, false) &&
            add_read(limits, program, lanes, pool, bytes, 4, false) &&
            add_read(limits, program, lanes, pool, bytes, 64, false);
@@ -279,15 +294,18 @@ struct mha_bench_limits *mha_bench_limits_create(struct mha_bench_device *device
                                     (size_t)device->compute_units * 64 * 64 *
                                         (device->is_cpu ? 1 : device->group),
                                     "the buffer of the limits");
-    if (!limits->sink)
+    if (!limits->sink) {
         goto cleanup;
+    }
     for (int i = 0; i < 3; i++) {
         cl_program program = build(device, lanes[i]);
         bool added = program && add_candidates(limits, program, lanes[i], i == 0);
-        if (program)
+        if (program) {
             clReleaseProgram(program); /* the kernels keep it */
-        if (!added)
+        }
+        if (!added) {
             goto cleanup;
+        }
     }
     done = true;
 
@@ -309,8 +327,9 @@ bool mha_bench_limits_round(struct mha_bench_limits *limits)
         for (int repeat = 0; repeat < repeats; repeat++) {
             double milliseconds = 0;
             if (!run(limits, one, &milliseconds) ||
-                !mha_bench_samples_add(&one->samples, milliseconds))
+                !mha_bench_samples_add(&one->samples, milliseconds)) {
                 return false;
+            }
         }
     }
     return true;
@@ -323,8 +342,9 @@ static double best_rate(struct mha_bench_limits *limits, enum limit limit)
 
     for (size_t i = 0; i < limits->count; i++) {
         struct candidate *one = &limits->candidates[i];
-        if (one->limit == limit)
+        if (one->limit == limit) {
             best = fmax(best, one->work / mha_bench_samples_median(&one->samples));
+        }
     }
     return best;
 }
@@ -340,13 +360,15 @@ struct mha_bench_peaks mha_bench_limits_peaks(struct mha_bench_limits *limits)
 
 void mha_bench_limits_free(struct mha_bench_limits *limits)
 {
-    if (!limits)
+    if (!limits) {
         return;
+    }
     for (size_t i = 0; i < limits->count; i++) {
         clReleaseKernel(limits->candidates[i].kernel);
         mha_bench_samples_free(&limits->candidates[i].samples);
     }
-    if (limits->sink)
+    if (limits->sink) {
         clReleaseMemObject(limits->sink);
+    }
     free(limits);
 }

@@ -39,8 +39,9 @@ static bool usage_error(const char *format, ...)
 
 static bool add_shape(struct mha_bench_options *options, const struct mha_bench_shape *shape)
 {
-    if (options->shape_count == MHA_BENCH_SHAPES_MAX)
+    if (options->shape_count == MHA_BENCH_SHAPES_MAX) {
         return usage_error("there are more than %d shapes", MHA_BENCH_SHAPES_MAX);
+    }
     options->shapes[options->shape_count++] = *shape;
     return true;
 }
@@ -54,11 +55,13 @@ static bool add_named(struct mha_bench_options *options, const char *text, size_
     size_t used = 0;
 
     for (size_t i = 0; i < count; i++) {
-        if (strlen(shapes[i].name) == length && !memcmp(shapes[i].name, text, length))
+        if (strlen(shapes[i].name) == length && !memcmp(shapes[i].name, text, length)) {
             return add_shape(options, &shapes[i]);
-        if (used < sizeof known)
+        }
+        if (used < sizeof known) {
             used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "",
                                      shapes[i].name);
+        }
     }
     return usage_error("--name has no shape '%.*s'; there are %s", (int)length, text, known);
 }
@@ -67,10 +70,12 @@ static bool add_names(struct mha_bench_options *options, const char *text)
 {
     for (;;) {
         size_t length = strcspn(text, ",");
-        if (!add_named(options, text, length))
+        if (!add_named(options, text, length)) {
             return false;
-        if (text[length] == '\0')
+        }
+        if (text[length] == '\0') {
             return true;
+        }
         text += length + 1;
     }
 }
@@ -81,17 +86,20 @@ static bool add_given(struct mha_bench_options *options, const struct raw_option
     struct mha_bench_shape shape = {.name = text, .desc = {.struct_size = sizeof shape.desc}};
     gpu_mha_desc *desc = &shape.desc;
 
-    if (!mha_bench_shape_read(text, desc))
+    if (!mha_bench_shape_read(text, desc)) {
         return usage_error("--shape needs B,H,HKV,NQ,NK,DK or B,H,HKV,NQ,NK,DK,DV, whole numbers "
-                           "of 1 or more, not '%s'", text);
+                           "of 1 or more, not '%s'",
+                           text);
+    }
     desc->causal = raw->causal;
     desc->has_window = raw->window_given;
     if (raw->window_given) {
         desc->window_left = raw->window[0];
         desc->window_right = raw->window[1];
     }
-    if (raw->causal || raw->window_given)
+    if (raw->causal || raw->window_given) {
         desc->offset_kind = GPU_MHA_BOTTOM_RIGHT;
+    }
     return add_shape(options, &shape);
 }
 
@@ -101,8 +109,9 @@ static bool add_defaults(struct mha_bench_options *options)
     const struct mha_bench_shape *shapes = mha_bench_default_shapes(&count);
 
     for (size_t i = 0; i < count; i++) {
-        if (!add_shape(options, &shapes[i]))
+        if (!add_shape(options, &shapes[i])) {
             return false;
+        }
     }
     return true;
 }
@@ -117,28 +126,34 @@ static bool finish_shapes(struct mha_bench_options *options, const struct raw_op
             const gpu_mha_tensor stored = {.type = (gpu_mha_type)raw->type};
             desc->query = desc->key = desc->value = desc->output = stored;
         }
-        if (gpu_mha_desc_check(desc))
+        if (gpu_mha_desc_check(desc)) {
             return usage_error("shape %s: %s", options->shapes[i].name, gpu_mha_last_error());
+        }
     }
     return true;
 }
 
 static bool interpret(struct mha_bench_options *options, const struct raw_options *raw)
 {
-    if (raw->shapes.count == 0 && (raw->causal || raw->window_given))
+    if (raw->shapes.count == 0 && (raw->causal || raw->window_given)) {
         return usage_error("--%s does nothing without --shape", raw->causal ? "causal" : "window");
-    if (options->seconds <= 0 || options->seconds > 3600)
+    }
+    if (options->seconds <= 0 || options->seconds > 3600) {
         return usage_error("--seconds is %g, but must be more than 0 and at most 3600",
                            options->seconds);
-    options->with_start = !raw->without_start;
-    if (raw->names && !add_names(options, raw->names))
-        return false;
-    for (size_t i = 0; i < raw->shapes.count; i++) {
-        if (!add_given(options, raw, raw->shapes.values[i]))
-            return false;
     }
-    if (options->shape_count == 0 && !add_defaults(options))
+    options->with_start = !raw->without_start;
+    if (raw->names && !add_names(options, raw->names)) {
         return false;
+    }
+    for (size_t i = 0; i < raw->shapes.count; i++) {
+        if (!add_given(options, raw, raw->shapes.values[i])) {
+            return false;
+        }
+    }
+    if (options->shape_count == 0 && !add_defaults(options)) {
+        return false;
+    }
     return finish_shapes(options, raw);
 }
 
@@ -148,39 +163,63 @@ static enum mha_options_result parse(struct mha_bench_options *options, struct r
 {
     const struct mha_option table[] = {
         {.kind = MHA_OPTION_HEADING, .help = "What is measured"},
-        {.kind = MHA_OPTION_STRING, .name = "name", .target = &raw->names,
+        {.kind = MHA_OPTION_STRING,
+         .name = "name",
+         .target = &raw->names,
          .value_name = "NAME,...",
          .help = "Only these of the named shapes: prefill-64, prefill-128 (full attention), "
                  "causal-64, causal-128, gqa (grouped heads, causal), bert (padded batch), tiny "
                  "(many small), odd (nothing divides; window), long (16384 keys, causal), decode, "
                  "decode-batch (one query, many keys), decode-f16, prefill-f16 (stored in 16 "
                  "bits), cross (so small that only starting it counts)."},
-        {.kind = MHA_OPTION_STRINGS, .name = "shape", .target = &raw->shapes,
+        {.kind = MHA_OPTION_STRINGS,
+         .name = "shape",
+         .target = &raw->shapes,
          .value_name = "B,H,HKV,NQ,NK,DK[,DV]",
          .help = "This shape; may be given several times. DV is DK if not given."},
-        {.kind = MHA_OPTION_FLAG, .name = "causal", .target = &raw->causal,
+        {.kind = MHA_OPTION_FLAG,
+         .name = "causal",
+         .target = &raw->causal,
          .help = "The shapes of --shape are causal, the last query seeing all keys."},
-        {.kind = MHA_OPTION_INT64_PAIR, .name = "window", .target = raw->window,
-         .given = &raw->window_given, .minimum = -1, .maximum = INT64_MAX,
+        {.kind = MHA_OPTION_INT64_PAIR,
+         .name = "window",
+         .target = raw->window,
+         .given = &raw->window_given,
+         .minimum = -1,
+         .maximum = INT64_MAX,
          .value_name = "LEFT,RIGHT",
          .help = "The shapes of --shape have this window around the position of the query, the "
                  "last one standing at the last key; -1 is no bound."},
-        {.kind = MHA_OPTION_CHOICE, .name = "dtype", .target = &raw->type,
-         .given = &raw->dtype_given, .choices = type_words,
+        {.kind = MHA_OPTION_CHOICE,
+         .name = "dtype",
+         .target = &raw->type,
+         .given = &raw->dtype_given,
+         .choices = type_words,
          .help = "All tensors of all shapes are stored as this type."},
-        {.kind = MHA_OPTION_CHOICE, .name = "method", .target = &raw->method,
-         .choices = method_words, .help = "As in gpu-mha run, for all shapes; auto if not given."},
+        {.kind = MHA_OPTION_CHOICE,
+         .name = "method",
+         .target = &raw->method,
+         .choices = method_words,
+         .help = "As in gpu-mha run, for all shapes; auto if not given."},
 
         {.kind = MHA_OPTION_HEADING, .help = "How"},
-        {.kind = MHA_OPTION_STRING, .name = "device", .target = &options->device,
+        {.kind = MHA_OPTION_STRING,
+         .name = "device",
+         .target = &options->device,
          .value_name = "DEVICE",
          .help = "gpu, cpu, accelerator, PLATFORM:DEVICE as in gpu-mha info, or part of a name; "
                  "the best device if not given."},
-        {.kind = MHA_OPTION_DOUBLE, .name = "seconds", .target = &options->seconds,
+        {.kind = MHA_OPTION_DOUBLE,
+         .name = "seconds",
+         .target = &options->seconds,
          .help = "Running time of each shape; 1 if not given."},
-        {.kind = MHA_OPTION_FLAG, .name = "no-start", .target = &raw->without_start,
+        {.kind = MHA_OPTION_FLAG,
+         .name = "no-start",
+         .target = &raw->without_start,
          .help = "Leave out the cold and the warm start, which take new processes and seconds."},
-        {.kind = MHA_OPTION_FLAG, .name = "json", .target = &options->as_json,
+        {.kind = MHA_OPTION_FLAG,
+         .name = "json",
+         .target = &options->as_json,
          .help = "Print one JSON object instead of text."},
     };
     const struct mha_command_line line = {

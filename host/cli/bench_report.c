@@ -20,8 +20,9 @@ void mha_bench_progress(const char *format, ...)
 {
     char line[128] = "";
 
-    if (!isatty(STDERR_FILENO))
+    if (!isatty(STDERR_FILENO)) {
         return;
+    }
     if (format) {
         va_list arguments;
         va_start(arguments, format);
@@ -48,8 +49,9 @@ static struct row row_of(struct mha_bench_case *one, const struct mha_bench_peak
     size_t binding = 0;
 
     for (size_t i = 1; i < sizeof limits / sizeof limits[0]; i++) {
-        if (limits[i].milliseconds > limits[binding].milliseconds)
+        if (limits[i].milliseconds > limits[binding].milliseconds) {
             binding = i;
+        }
     }
     return (struct row){
         .median_ms = median,
@@ -63,17 +65,13 @@ static struct row row_of(struct mha_bench_case *one, const struct mha_bench_peak
 static json_t *shape_json(struct mha_bench_case *one, const struct mha_bench_peaks *peaks)
 {
     struct row row = row_of(one, peaks);
-    return json_pack("{s:o s:o s:o s:o s:s s:o s:I s:o s:o s:o}",
-                     "name", mha_json_text(one->shape->name),
-                     "median_ms", mha_json_number(row.median_ms),
-                     "gflops", mha_json_number(row.gflops),
-                     "gbps", mha_json_number(row.gbps),
-                     "limit", row.limit,
-                     "fraction", mha_json_number(row.fraction),
-                     "workspace_bytes", (json_int_t)gpu_mha_plan_workspace_bytes(one->plan),
-                     "cold_ms", mha_json_number(one->cold_ms),
-                     "warm_ms", mha_json_number(one->warm_ms),
-                     "variant", mha_json_text(gpu_mha_plan_text(one->plan)));
+    return json_pack(
+        "{s:o s:o s:o s:o s:s s:o s:I s:o s:o s:o}", "name", mha_json_text(one->shape->name),
+        "median_ms", mha_json_number(row.median_ms), "gflops", mha_json_number(row.gflops), "gbps",
+        mha_json_number(row.gbps), "limit", row.limit, "fraction", mha_json_number(row.fraction),
+        "workspace_bytes", (json_int_t)gpu_mha_plan_workspace_bytes(one->plan), "cold_ms",
+        mha_json_number(one->cold_ms), "warm_ms", mha_json_number(one->warm_ms), "variant",
+        mha_json_text(gpu_mha_plan_text(one->plan)));
 }
 
 static enum mha_exit report_json(const struct mha_bench_options *options,
@@ -82,15 +80,13 @@ static enum mha_exit report_json(const struct mha_bench_options *options,
 {
     json_t *shapes = json_array();
 
-    for (size_t i = 0; i < options->shape_count; i++)
+    for (size_t i = 0; i < options->shape_count; i++) {
         json_array_append_new(shapes, shape_json(&cases[i], peaks));
-    return mha_print_json(json_pack("{s:o s:{s:o s:o s:o} s:o}",
-                                    "device", mha_json_text(device->name),
-                                    "limits",
-                                    "fma_gflops", mha_json_number(peaks->fma_gflops),
-                                    "read_gbps", mha_json_number(peaks->read_gbps),
-                                    "launch_us", mha_json_number(peaks->launch_us),
-                                    "shapes", shapes));
+    }
+    return mha_print_json(json_pack(
+        "{s:o s:{s:o s:o s:o} s:o}", "device", mha_json_text(device->name), "limits", "fma_gflops",
+        mha_json_number(peaks->fma_gflops), "read_gbps", mha_json_number(peaks->read_gbps),
+        "launch_us", mha_json_number(peaks->launch_us), "shapes", shapes));
 }
 
 /* "-" for what was not measured. */
@@ -102,12 +98,13 @@ static const char *time_text(double milliseconds, char *text, size_t size)
 
 static const char *bytes_text(size_t bytes, char *text, size_t size)
 {
-    if (bytes < 10240)
+    if (bytes < 10240) {
         snprintf(text, size, "%zu B", bytes);
-    else if (bytes < (size_t)10240 << 10)
+    } else if (bytes < (size_t)10240 << 10) {
         snprintf(text, size, "%.0f KiB", (double)bytes / 1024);
-    else
+    } else {
         snprintf(text, size, "%.0f MiB", (double)bytes / 1048576);
+    }
     return text;
 }
 
@@ -132,8 +129,7 @@ static enum mha_exit report_text(const struct mha_bench_options *options,
         printf("%-*s %10.4g %9.1f %7.2f  %-9s %3.0f%% %10s %8s %8s  %s\n", width,
                options->shapes[i].name, row.median_ms, row.gflops, row.gbps, row.limit,
                100 * row.fraction,
-               bytes_text(gpu_mha_plan_workspace_bytes(cases[i].plan), workspace,
-                          sizeof workspace),
+               bytes_text(gpu_mha_plan_workspace_bytes(cases[i].plan), workspace, sizeof workspace),
                time_text(cases[i].cold_ms, cold, sizeof cold),
                time_text(cases[i].warm_ms, warm, sizeof warm), gpu_mha_plan_text(cases[i].plan));
     }

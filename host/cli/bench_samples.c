@@ -31,8 +31,9 @@ static int compare(const void *a, const void *b)
 
 double mha_bench_samples_median(struct mha_bench_samples *samples)
 {
-    if (samples->count == 0)
+    if (samples->count == 0) {
         return NAN;
+    }
     qsort(samples->values, samples->count, sizeof *samples->values, compare);
     size_t middle = samples->count / 2;
     return samples->count % 2 ? samples->values[middle]

@@ -53,17 +53,20 @@ bool mha_bench_shape_read(const char *text, gpu_mha_desc *desc)
     for (bool more = true; more; read++) {
         char number[24];
         size_t length = strcspn(text, ",");
-        if (read == FIELDS || length >= sizeof number)
+        if (read == FIELDS || length >= sizeof number) {
             return false;
+        }
         memcpy(number, text, length);
         number[length] = '\0';
-        if (!mha_options_int64(number, fields[read]) || *fields[read] < 1)
+        if (!mha_options_int64(number, fields[read]) || *fields[read] < 1) {
             return false;
+        }
         more = text[length] == ',';
         text += length + more;
     }
-    if (read == NEEDED)
+    if (read == NEEDED) {
         desc->DV = desc->DK;
+    }
     return read >= NEEDED;
 }
 
@@ -71,8 +74,9 @@ int64_t mha_bench_key_length(const struct mha_bench_shape *shape, int64_t b)
 {
     const gpu_mha_desc *desc = &shape->desc;
 
-    if (desc->key_lengths == GPU_MHA_INDEX_NONE || desc->B == 1)
+    if (desc->key_lengths == GPU_MHA_INDEX_NONE || desc->B == 1) {
         return desc->NK;
+    }
     return shape->shortest + b * (desc->NK - shape->shortest) / (desc->B - 1);
 }
 
@@ -96,12 +100,15 @@ static void visible_keys(const gpu_mha_desc *desc, int64_t length, int64_t i, in
 
     *first = 0;
     *end = length;
-    if (desc->causal)
+    if (desc->causal) {
         *end = least(*end, position + 1);
-    if (desc->has_window && desc->window_right >= 0)
+    }
+    if (desc->has_window && desc->window_right >= 0) {
         *end = least(*end, position + least(desc->window_right, furthest) + 1);
-    if (desc->has_window && desc->window_left >= 0)
+    }
+    if (desc->has_window && desc->window_left >= 0) {
         *first = most(*first, position - least(desc->window_left, furthest));
+    }
     *end = most(*end, *first);
 }
 

@@ -17,7 +17,7 @@
 
 /* Where this library and OpenCL drivers keep what they have built. */
 static const char *const cache_variables[] = {
-    "GPU_MHA_CACHE_DIR", "POCL_CACHE_DIR", "XDG_CACHE_HOME",      "CUDA_CACHE_PATH",
+    "GPU_MHA_CACHE_DIR", "POCL_CACHE_DIR", "XDG_CACHE_HOME",        "CUDA_CACHE_PATH",
     "NEO_CACHE_DIR",     "cl_cache_dir",   "MESA_SHADER_CACHE_DIR",
 };
 
@@ -40,15 +40,18 @@ static bool measure(const struct mha_bench_shape *shape, const char *selector, d
     double first = 0, second = 0;
     bool done = false;
 
-    if (!mha_bench_device_open(&device, selector))
+    if (!mha_bench_device_open(&device, selector)) {
         goto cleanup;
+    }
     double start = mha_milliseconds();
-    if (!mha_bench_case_open(&one, &device, shape))
+    if (!mha_bench_case_open(&one, &device, shape)) {
         goto cleanup;
+    }
     *milliseconds = mha_milliseconds() - start;
     if (!mha_bench_cases_reserve(&one, 1, &device, 0) ||
-        !mha_bench_case_run(&one, &device, &first) || !mha_bench_case_run(&one, &device, &second))
+        !mha_bench_case_run(&one, &device, &first) || !mha_bench_case_run(&one, &device, &second)) {
         goto cleanup;
+    }
     *milliseconds += first > second ? first - second : 0;
     done = true;
 
@@ -59,8 +62,8 @@ cleanup:
 }
 
 /* The new process. What it reports goes to the same stderr. */
-static void run_child(const struct mha_bench_shape *shape, const char *selector,
-                      const char *caches, int out)
+static void run_child(const struct mha_bench_shape *shape, const char *selector, const char *caches,
+                      int out)
 {
     double milliseconds = 0;
     bool done = set_caches(caches) && measure(shape, selector, &milliseconds) &&
@@ -79,9 +82,10 @@ static bool wait_for(pid_t child, const char *name)
             return false;
         }
     }
-    if (WIFSIGNALED(status))
+    if (WIFSIGNALED(status)) {
         mha_report("the process that starts shape %s was ended by signal %d", name,
                    WTERMSIG(status));
+    }
     return WIFEXITED(status) && WEXITSTATUS(status) == MHA_EXIT_OK;
 }
 
@@ -133,7 +137,8 @@ bool mha_bench_start_measure(const struct mha_bench_shape *shape, const char *se
     }
     bool done = start_once(shape, selector, caches, cold_ms) &&
                 start_once(shape, selector, caches, warm_ms);
-    if (nftw(caches, remove_entry, 16, FTW_DEPTH | FTW_PHYS) != 0)
+    if (nftw(caches, remove_entry, 16, FTW_DEPTH | FTW_PHYS) != 0) {
         mha_report("the directory %s could not be removed", caches);
+    }
     return done;
 }

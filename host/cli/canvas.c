@@ -14,12 +14,14 @@
 bool mha_canvas_create(struct mha_canvas *canvas, int width, int height)
 {
     memset(canvas, 0, sizeof *canvas);
-    if (width < 1 || height < 1 || (size_t)width > SIZE_MAX / 3 / (size_t)height)
+    if (width < 1 || height < 1 || (size_t)width > SIZE_MAX / 3 / (size_t)height) {
         return false;
+    }
     size_t bytes = (size_t)width * (size_t)height * 3;
     canvas->rgb = malloc(bytes);
-    if (!canvas->rgb)
+    if (!canvas->rgb) {
         return false;
+    }
     memset(canvas->rgb, 0xff, bytes);
     canvas->width = width;
     canvas->height = height;
@@ -61,8 +63,9 @@ static unsigned char mix(unsigned char from, unsigned char to, double share)
 void mha_canvas_blend(struct mha_canvas *canvas, int x, int y, struct mha_colour colour,
                       double coverage)
 {
-    if (x < 0 || y < 0 || x >= canvas->width || y >= canvas->height)
+    if (x < 0 || y < 0 || x >= canvas->width || y >= canvas->height) {
         return;
+    }
     unsigned char *rgb = pixel(canvas, x, y);
     rgb[0] = mix(rgb[0], colour.red, coverage);
     rgb[1] = mix(rgb[1], colour.green, coverage);
@@ -93,8 +96,9 @@ static void on_write(png_structp png, png_bytep data, size_t size)
 {
     struct sink *sink = png_get_io_ptr(png);
 
-    if (!mha_output_file_write(sink->file, data, size))
+    if (!mha_output_file_write(sink->file, data, size)) {
         png_error(png, "write error");
+    }
 }
 
 static void on_flush(png_structp png)
@@ -126,8 +130,9 @@ static bool encode(const struct mha_canvas *canvas, struct sink *sink)
                  PNG_FILTER_TYPE_DEFAULT);
     png_set_sRGB(png, info, PNG_sRGB_INTENT_PERCEPTUAL);
     png_write_info(png, info);
-    for (int y = 0; y < canvas->height; y++)
+    for (int y = 0; y < canvas->height; y++) {
         png_write_row(png, pixel(canvas, 0, y));
+    }
     png_write_end(png, NULL);
     png_destroy_write_struct(&png, &info);
     return true;
@@ -139,8 +144,9 @@ bool mha_canvas_save(const struct mha_canvas *canvas, const char *path, char *er
     struct mha_output_file file;
     struct sink sink = {.file = &file};
 
-    if (!mha_output_file_open(&file, path, error, error_size))
+    if (!mha_output_file_open(&file, path, error, error_size)) {
         return false;
+    }
     if (!encode(canvas, &sink) && file.failure == 0) {
         mha_output_file_discard(&file);
         return mha_fail(error, error_size, "cannot write '%s': libpng: %s", path, sink.message);

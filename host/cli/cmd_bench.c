@@ -14,7 +14,7 @@
 enum {
     ROUNDS = 9,
     WARM_UP_RUNS = 2,
-    SAMPLES_LEAST = 3,  /* of a shape whose runs take longer than its time */
+    SAMPLES_LEAST = 3,   /* of a shape whose runs take longer than its time */
     REPEATS_MOST = 10000 /* of a shape in one round */
 };
 
@@ -23,13 +23,15 @@ static bool measure_starts(const struct mha_bench_options *options, struct mha_b
 {
     for (size_t i = 0; i < options->shape_count; i++) {
         cases[i].cold_ms = cases[i].warm_ms = NAN;
-        if (!options->with_start)
+        if (!options->with_start) {
             continue;
+        }
         mha_bench_progress("start %zu/%zu: %s", i + 1, options->shape_count,
                            options->shapes[i].name);
         if (!mha_bench_start_measure(&options->shapes[i], options->device, &cases[i].cold_ms,
-                                     &cases[i].warm_ms))
+                                     &cases[i].warm_ms)) {
             return false;
+        }
     }
     return true;
 }
@@ -40,8 +42,9 @@ static bool warm_up(struct mha_bench_case *one, struct mha_bench_device *device,
     double milliseconds = 0;
 
     for (int run = 0; run <= WARM_UP_RUNS; run++) {
-        if (!mha_bench_case_run(one, device, &milliseconds))
+        if (!mha_bench_case_run(one, device, &milliseconds)) {
             return false;
+        }
     }
     double repeats = seconds * 1e3 / ROUNDS / fmax(milliseconds, 1e-3);
     one->repeats = (size_t)fmin(fmax(repeats, 1), REPEATS_MOST);
@@ -53,11 +56,13 @@ static bool run_case(struct mha_bench_case *one, struct mha_bench_device *device
     double milliseconds = 0;
 
     for (size_t run = 0; run < one->repeats; run++) {
-        if (one->samples.count >= SAMPLES_LEAST && one->spent_ms > seconds * 1e3)
+        if (one->samples.count >= SAMPLES_LEAST && one->spent_ms > seconds * 1e3) {
             return true;
+        }
         if (!mha_bench_case_run(one, device, &milliseconds) ||
-            !mha_bench_samples_add(&one->samples, milliseconds))
+            !mha_bench_samples_add(&one->samples, milliseconds)) {
             return false;
+        }
         one->spent_ms += milliseconds;
     }
     return true;
@@ -69,17 +74,20 @@ static bool run_rounds(const struct mha_bench_options *options, struct mha_bench
     for (size_t i = 0; i < options->shape_count; i++) {
         mha_bench_progress("warm up %zu/%zu: %s", i + 1, options->shape_count,
                            options->shapes[i].name);
-        if (!warm_up(&cases[i], device, options->seconds))
+        if (!warm_up(&cases[i], device, options->seconds)) {
             return false;
+        }
     }
     for (int round = 0; round < ROUNDS; round++) {
         mha_bench_progress("round %d/%d: limits", round + 1, ROUNDS);
-        if (!mha_bench_limits_round(limits))
+        if (!mha_bench_limits_round(limits)) {
             return false;
+        }
         for (size_t i = 0; i < options->shape_count; i++) {
             mha_bench_progress("round %d/%d: %s", round + 1, ROUNDS, options->shapes[i].name);
-            if (!run_case(&cases[i], device, options->seconds))
+            if (!run_case(&cases[i], device, options->seconds)) {
                 return false;
+            }
         }
     }
     return true;
@@ -91,29 +99,34 @@ static enum mha_exit bench(const struct mha_bench_options *options, struct mha_b
     struct mha_bench_limits *limits = NULL;
     enum mha_exit code = MHA_EXIT_FAILED;
 
-    if (!measure_starts(options, cases) || !mha_bench_device_open(&device, options->device))
+    if (!measure_starts(options, cases) || !mha_bench_device_open(&device, options->device)) {
         goto cleanup;
+    }
     for (size_t i = 0; i < options->shape_count; i++) {
         mha_bench_progress("plan %zu/%zu: %s", i + 1, options->shape_count,
                            options->shapes[i].name);
-        if (!mha_bench_case_open(&cases[i], &device, &options->shapes[i]))
+        if (!mha_bench_case_open(&cases[i], &device, &options->shapes[i])) {
             goto cleanup;
+        }
     }
     mha_bench_progress("limits");
     if (!mha_bench_cases_reserve(cases, options->shape_count, &device,
-                                 mha_bench_pool_bytes(&device)))
+                                 mha_bench_pool_bytes(&device))) {
         goto cleanup;
+    }
     limits = mha_bench_limits_create(&device);
-    if (!limits || !run_rounds(options, cases, &device, limits))
+    if (!limits || !run_rounds(options, cases, &device, limits)) {
         goto cleanup;
+    }
     mha_bench_progress(NULL);
     struct mha_bench_peaks peaks = mha_bench_limits_peaks(limits);
     code = mha_bench_report(options, &device, &peaks, cases);
 
 cleanup:
     mha_bench_limits_free(limits);
-    for (size_t i = 0; i < options->shape_count; i++)
+    for (size_t i = 0; i < options->shape_count; i++) {
         mha_bench_case_close(&cases[i]);
+    }
     mha_bench_device_close(&device);
     return code;
 }
@@ -123,8 +136,9 @@ enum mha_exit mha_cmd_bench(int argc, char **argv)
     struct mha_bench_options options;
     enum mha_exit code;
 
-    if (!mha_bench_options_parse(&options, argc, argv, &code))
+    if (!mha_bench_options_parse(&options, argc, argv, &code)) {
         return code;
+    }
     struct mha_bench_case *cases = calloc(options.shape_count, sizeof *cases);
     if (!cases) {
         mha_report("out of memory for %zu shapes", options.shape_count);

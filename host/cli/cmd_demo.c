@@ -34,12 +34,14 @@ static bool beside_program(char *folder, size_t size)
 #ifdef GPU_MHA_INSTALL_DATA
     char program[4096];
     const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
-    if (length <= 0)
+    if (length <= 0) {
         return false;
+    }
     program[length] = '\0';
     char *slash = strrchr(program, '/');
-    if (!slash)
+    if (!slash) {
         return false;
+    }
     *slash = '\0';
     const int wanted = snprintf(folder, size, "%s/" GPU_MHA_INSTALL_DATA, program);
     return wanted > 0 && (size_t)wanted < size && has_data(folder);
@@ -56,15 +58,19 @@ static const char *find_data(const char *asked)
     static char installed[8192];
     const char *environment = getenv("GPU_MHA_DATA_DIR");
 
-    if (asked)
+    if (asked) {
         return asked;
-    if (environment && environment[0] != '\0')
+    }
+    if (environment && environment[0] != '\0') {
         return environment;
-    if (beside_program(installed, sizeof installed))
+    }
+    if (beside_program(installed, sizeof installed)) {
         return installed;
+    }
 #ifdef GPU_MHA_DEMO_DATA
-    if (has_data(GPU_MHA_DEMO_DATA))
+    if (has_data(GPU_MHA_DEMO_DATA)) {
         return GPU_MHA_DEMO_DATA;
+    }
 #endif
     return NULL;
 }
@@ -82,15 +88,26 @@ static bool compute(gpu_mha_context *context, struct mha_demo *demo)
     double times[MHA_DEMO_REPEATS];
     gpu_mha_desc attention = {
         .struct_size = sizeof attention,
-        .B = data->B, .H = data->H, .HKV = data->H, .NQ = data->N, .NK = data->N,
-        .DK = data->E / data->H, .DV = data->E / data->H,
+        .B = data->B,
+        .H = data->H,
+        .HKV = data->H,
+        .NQ = data->N,
+        .NK = data->N,
+        .DK = data->E / data->H,
+        .DV = data->E / data->H,
         .weights = GPU_MHA_WEIGHTS_PER_HEAD,
     };
     const gpu_mha_layer_desc desc = {
         .struct_size = sizeof desc,
         .attention = &attention,
-        .EQ = data->E, .EK = data->E, .EV = data->E, .EO = data->E,
-        .bias_q = 1, .bias_k = 1, .bias_v = 1, .bias_out = 1,
+        .EQ = data->E,
+        .EK = data->E,
+        .EV = data->E,
+        .EO = data->E,
+        .bias_q = 1,
+        .bias_k = 1,
+        .bias_v = 1,
+        .bias_out = 1,
     };
     gpu_mha_layer_arrays arrays = {
         .struct_size = sizeof arrays,
@@ -110,17 +127,20 @@ static bool compute(gpu_mha_context *context, struct mha_demo *demo)
         .weights = demo->weights,
     };
 
-    if (gpu_mha_mask_broadcast(&attention, GPU_MHA_MASK_BOOL, 4, mask_shape) != GPU_MHA_OK)
+    if (gpu_mha_mask_broadcast(&attention, GPU_MHA_MASK_BOOL, 4, mask_shape) != GPU_MHA_OK) {
         return false;
+    }
     for (int run = -1; run < MHA_DEMO_REPEATS; run++) {
         double start = mha_milliseconds();
-        if (gpu_mha_layer(context, &desc, &arrays) != GPU_MHA_OK)
+        if (gpu_mha_layer(context, &desc, &arrays) != GPU_MHA_OK) {
             return false;
+        }
         double time = mha_milliseconds() - start;
-        if (run < 0)
+        if (run < 0) {
             demo->first_ms = time;
-        else
+        } else {
             times[run] = time;
+        }
     }
     qsort(times, MHA_DEMO_REPEATS, sizeof *times, by_value);
     demo->median_ms = times[MHA_DEMO_REPEATS / 2];
@@ -138,10 +158,12 @@ static double largest_error(const struct mha_npy *want, const float *got, double
     *largest = 0.0;
     for (size_t i = 0; i < want->count; i++) {
         double difference = fabs((double)got[i] - (double)wanted[i]);
-        if (!(difference <= error)) /* true for NaN */
+        if (!(difference <= error)) { /* true for NaN */
             error = isnan(difference) ? INFINITY : difference;
-        if (fabs((double)wanted[i]) > *largest)
+        }
+        if (fabs((double)wanted[i]) > *largest) {
             *largest = fabs((double)wanted[i]);
+        }
     }
     return error;
 }
@@ -173,8 +195,9 @@ static bool find_tokens(struct mha_demo *demo, char *error, size_t error_size)
         demo->length = mha_demo_length(data, b);
         demo->query = mha_demo_find(data, b, data->query_token);
         demo->wanted = mha_demo_find(data, b, data->wanted_token);
-        if (demo->query >= 0 && demo->wanted >= 0)
+        if (demo->query >= 0 && demo->wanted >= 0) {
             return true;
+        }
     }
     return mha_fail(error, error_size, "no sentence has both \"%s\" and \"%s\" among its tokens",
                     data->query_token, data->wanted_token);
@@ -206,10 +229,12 @@ static enum mha_exit finish(const struct mha_demo *demo, const char *plot, bool 
         mha_report("%s", error);
         return MHA_EXIT_FAILED;
     }
-    if (json && mha_demo_print_json(demo, plot) != MHA_EXIT_OK)
+    if (json && mha_demo_print_json(demo, plot) != MHA_EXIT_OK) {
         return MHA_EXIT_FAILED;
-    if (!json)
+    }
+    if (!json) {
         mha_demo_print_text(demo, plot);
+    }
     if (!mha_demo_is_right(demo)) {
         mha_report("the device's numbers are further from the model's than the bound allows");
         return MHA_EXIT_FAILED;
@@ -217,15 +242,15 @@ static enum mha_exit finish(const struct mha_demo *demo, const char *plot, bool 
     return MHA_EXIT_OK;
 }
 
-static enum mha_exit run_demo(const char *folder, const char *selector, const char *plot,
-                              bool json)
+static enum mha_exit run_demo(const char *folder, const char *selector, const char *plot, bool json)
 {
     struct mha_demo demo = {0};
     gpu_mha_context *context = NULL;
     enum mha_exit code = MHA_EXIT_FAILED;
 
-    if (!prepare(&demo, folder))
+    if (!prepare(&demo, folder)) {
         goto cleanup;
+    }
     if (gpu_mha_context_create(selector, &context) != GPU_MHA_OK) {
         mha_report_library_error(NULL);
         goto cleanup;
@@ -259,15 +284,25 @@ enum mha_exit mha_cmd_demo(int argc, char **argv)
     bool json = false;
     int operands = 0;
     const struct mha_option options[] = {
-        {.kind = MHA_OPTION_STRING, .name = "data", .target = &asked, .value_name = "DIR",
+        {.kind = MHA_OPTION_STRING,
+         .name = "data",
+         .target = &asked,
+         .value_name = "DIR",
          .help = "The folder with the layer and its input."},
-        {.kind = MHA_OPTION_STRING, .name = "device", .target = &selector,
+        {.kind = MHA_OPTION_STRING,
+         .name = "device",
+         .target = &selector,
          .value_name = "DEVICE",
          .help = "gpu, cpu, accelerator, PLATFORM:DEVICE as in gpu-mha info, or part of a name; "
                  "the best device if not given."},
-        {.kind = MHA_OPTION_STRING, .name = "plot", .target = &plot, .value_name = "FILE",
+        {.kind = MHA_OPTION_STRING,
+         .name = "plot",
+         .target = &plot,
+         .value_name = "FILE",
          .help = "Where to write the heat map, a PNG file; attention.png if not given."},
-        {.kind = MHA_OPTION_FLAG, .name = "json", .target = &json,
+        {.kind = MHA_OPTION_FLAG,
+         .name = "json",
+         .target = &json,
          .help = "Print the results as JSON."},
     };
     const struct mha_command_line line = {
@@ -280,9 +315,12 @@ enum mha_exit mha_cmd_demo(int argc, char **argv)
     };
 
     switch (mha_options_parse(&line, argc, argv, &operands)) {
-    case MHA_OPTIONS_HELP: return MHA_EXIT_OK;
-    case MHA_OPTIONS_USAGE: return MHA_EXIT_USAGE;
-    case MHA_OPTIONS_OK: break;
+    case MHA_OPTIONS_HELP:
+        return MHA_EXIT_OK;
+    case MHA_OPTIONS_USAGE:
+        return MHA_EXIT_USAGE;
+    case MHA_OPTIONS_OK:
+        break;
     }
     const char *folder = find_data(asked);
     if (!folder) {

@@ -9,12 +9,15 @@
 
 static const char *device_type_name(cl_device_type type)
 {
-    if (type & CL_DEVICE_TYPE_GPU)
+    if (type & CL_DEVICE_TYPE_GPU) {
         return "GPU";
-    if (type & CL_DEVICE_TYPE_ACCELERATOR)
+    }
+    if (type & CL_DEVICE_TYPE_ACCELERATOR) {
         return "accelerator";
-    if (type & CL_DEVICE_TYPE_CPU)
+    }
+    if (type & CL_DEVICE_TYPE_CPU) {
         return "CPU";
+    }
     return "other";
 }
 
@@ -44,11 +47,12 @@ static void print_device(const gpu_mha_device_info *device)
            device->version, device->driver);
     printf("        %u compute units, %s memory, %s local memory, work-groups up to %zu\n",
            (unsigned)device->compute_units, global, local, device->max_work_group_size);
-    if (device->usable)
+    if (device->usable) {
         printf("        runs every operation on f32, f16 and bf16, with arrays up to %s each\n",
                alloc);
-    else
+    } else {
         printf("        cannot be used: %s\n", device->reason);
+    }
 }
 
 /* Devices come in the order of their platforms, so a heading stands where the selector's first
@@ -57,30 +61,24 @@ static void print_heading(const gpu_mha_device_info *device, char *last, size_t 
 {
     char number[sizeof device->selector];
     snprintf(number, sizeof number, "%.*s", (int)strcspn(device->selector, ":"), device->selector);
-    if (strcmp(number, last))
+    if (strcmp(number, last)) {
         printf("\nPlatform %s: %s\n", number, device->platform);
+    }
     snprintf(last, size, "%s", number);
 }
 
 static json_t *device_json(const gpu_mha_device_info *device)
 {
     return json_pack(
-        "{s:s s:o s:o s:o s:o s:o s:s s:I s:I s:I s:I s:I s:b s:b s:o}",
-        "selector", device->selector,
-        "name", mha_json_text(device->name),
-        "vendor", mha_json_text(device->vendor),
-        "platform", mha_json_text(device->platform),
-        "version", mha_json_text(device->version),
-        "driver", mha_json_text(device->driver),
-        "type", device_type_name(device->type),
-        "compute_units", (json_int_t)device->compute_units,
-        "global_bytes", (json_int_t)device->global_bytes,
-        "max_alloc_bytes", (json_int_t)device->max_alloc_bytes,
-        "local_bytes", (json_int_t)device->local_bytes,
-        "max_work_group_size", (json_int_t)device->max_work_group_size,
-        "usable", device->usable,
-        "default", device->is_default,
-        "reason", mha_json_text(device->reason));
+        "{s:s s:o s:o s:o s:o s:o s:s s:I s:I s:I s:I s:I s:b s:b s:o}", "selector",
+        device->selector, "name", mha_json_text(device->name), "vendor",
+        mha_json_text(device->vendor), "platform", mha_json_text(device->platform), "version",
+        mha_json_text(device->version), "driver", mha_json_text(device->driver), "type",
+        device_type_name(device->type), "compute_units", (json_int_t)device->compute_units,
+        "global_bytes", (json_int_t)device->global_bytes, "max_alloc_bytes",
+        (json_int_t)device->max_alloc_bytes, "local_bytes", (json_int_t)device->local_bytes,
+        "max_work_group_size", (json_int_t)device->max_work_group_size, "usable", device->usable,
+        "default", device->is_default, "reason", mha_json_text(device->reason));
 }
 
 static enum mha_exit print_devices_as_json(size_t count)
@@ -101,20 +99,23 @@ static enum mha_exit print_devices(size_t count)
 {
     char platform[16] = "";
     printf("gpu_mha %s\n", gpu_mha_version());
-    if (count == 0)
+    if (count == 0) {
         printf("\nNo OpenCL device was found. An OpenCL driver must be installed; on Debian the\n"
                "package pocl-opencl-icd makes the CPU a device.\n");
+    }
     int has_default = 0;
     for (size_t i = 0; i < count; i++) {
         gpu_mha_device_info device = {.struct_size = sizeof device};
-        if (gpu_mha_device_get(i, &device))
+        if (gpu_mha_device_get(i, &device)) {
             return mha_report_library_error(NULL);
+        }
         print_heading(&device, platform, sizeof platform);
         print_device(&device);
         has_default |= device.is_default;
     }
-    if (has_default)
+    if (has_default) {
         printf("\n* is used where --device is not given.\n");
+    }
     return MHA_EXIT_OK;
 }
 
@@ -122,7 +123,9 @@ enum mha_exit mha_cmd_info(int argc, char **argv)
 {
     bool as_json = false;
     const struct mha_option options[] = {
-        {.kind = MHA_OPTION_FLAG, .name = "json", .target = &as_json,
+        {.kind = MHA_OPTION_FLAG,
+         .name = "json",
+         .target = &as_json,
          .help = "Print one JSON object."},
     };
     const struct mha_command_line line = {
@@ -143,7 +146,8 @@ enum mha_exit mha_cmd_info(int argc, char **argv)
         return MHA_EXIT_USAGE;
     }
     size_t count = 0;
-    if (gpu_mha_device_count(&count))
+    if (gpu_mha_device_count(&count)) {
         return mha_report_library_error(NULL);
+    }
     return as_json ? print_devices_as_json(count) : print_devices(count);
 }

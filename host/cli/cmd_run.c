@@ -30,10 +30,12 @@ static gpu_mha_arrays arrays_of(const struct mha_run_problem *problem,
         arrays.past_key = problem->past_key.data;
         arrays.past_value = problem->past_value.data;
     }
-    if (desc->mask.type != GPU_MHA_MASK_NONE)
+    if (desc->mask.type != GPU_MHA_MASK_NONE) {
         arrays.mask = problem->mask.data;
-    if (desc->bias.type != GPU_MHA_MASK_NONE)
+    }
+    if (desc->bias.type != GPU_MHA_MASK_NONE) {
         arrays.bias = problem->mask.data;
+    }
     return arrays;
 }
 
@@ -76,8 +78,9 @@ enum mha_exit mha_cmd_run(int argc, char **argv)
     char error[MHA_ERROR_SIZE] = "";
     enum mha_exit code;
 
-    if (!mha_run_options_parse(&options, argc, argv, &code))
+    if (!mha_run_options_parse(&options, argc, argv, &code)) {
         return code;
+    }
 
     if (!mha_run_problem_read(&problem, &options, &code, error, sizeof error)) {
         mha_report("%s", error);
@@ -89,8 +92,9 @@ enum mha_exit mha_cmd_run(int argc, char **argv)
         goto cleanup;
     }
     code = compute(&problem, options.device, &results);
-    if (code != MHA_EXIT_OK)
+    if (code != MHA_EXIT_OK) {
         goto cleanup;
+    }
     code = MHA_EXIT_FAILED;
     if (!mha_run_results_write(&results, &problem, &options, error, sizeof error)) {
         mha_report("%s", error);

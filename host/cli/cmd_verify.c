@@ -32,8 +32,9 @@ struct outcome {
 
 static double share_of_bound(const struct mha_comparison *comparison)
 {
-    if (comparison->error == 0.0)
+    if (comparison->error == 0.0) {
         return 0.0;
+    }
     return comparison->bound > 0.0 ? comparison->error / comparison->bound : INFINITY;
 }
 
@@ -70,14 +71,17 @@ static bool compare_outputs(const struct verify *verify, const struct mha_case *
     for (int slot = 0; slot < MHA_CASE_SLOTS; slot++) {
         const struct mha_case_array *output = &record->outputs[slot];
         struct mha_comparison *comparison = &outcome->comparisons[slot];
-        if (!output->name)
+        if (!output->name) {
             continue;
-        if (!computed[slot].npy.data)
+        }
+        if (!computed[slot].npy.data) {
             return mha_fail(outcome->sentence, sizeof outcome->sentence, "output %s: not computed",
                             output->name);
-        if (!mha_compare(&output->npy, &computed[slot].npy, computed[slot].exact,
-                         verify->tolerance, comparison))
+        }
+        if (!mha_compare(&output->npy, &computed[slot].npy, computed[slot].exact, verify->tolerance,
+                         comparison)) {
             return mha_fail(outcome->sentence, sizeof outcome->sentence, "out of memory");
+        }
         if (share_of_bound(comparison) > worst_share) {
             worst_share = share_of_bound(comparison);
             outcome->worst_slot = slot;
@@ -93,10 +97,11 @@ static void run_case(const struct verify *verify, const char *folder, struct mha
 {
     struct mha_computed computed[MHA_CASE_SLOTS] = {{{0}, false}};
 
-    if (mha_case_read(folder, record) && mha_operator_run(record, &verify->settings, computed))
+    if (mha_case_read(folder, record) && mha_operator_run(record, &verify->settings, computed)) {
         outcome->passed = compare_outputs(verify, record, computed, outcome);
-    else
+    } else {
         mha_fail(outcome->sentence, sizeof outcome->sentence, "%s", record->error);
+    }
     mha_computed_free(computed);
 }
 
@@ -107,10 +112,11 @@ static void print_text(const char *text)
 {
     for (const char *at = text; *at; at++) {
         unsigned char character = (unsigned char)*at;
-        if (character < 0x20 || character == 0x7f)
+        if (character < 0x20 || character == 0x7f) {
             printf("\\x%02X", character);
-        else
+        } else {
             putchar(character);
+        }
     }
 }
 
@@ -123,8 +129,9 @@ static void print_details(const struct mha_case *record, const struct outcome *o
         const struct mha_case_array *output = &record->outputs[slot];
         const struct mha_comparison *comparison = &outcome->comparisons[slot];
         char shape[MHA_NPY_SHAPE_TEXT];
-        if (!output->name)
+        if (!output->name) {
             continue;
+        }
         printf("       %s %s %s: max error %.1e of %.1e\n", output->name,
                mha_npy_type_name(output->npy.type),
                mha_npy_shape_text(output->npy.rank, output->npy.shape, shape, sizeof shape),
@@ -148,13 +155,15 @@ static void print_outcome(const struct verify *verify, const char *folder, const
         print_text(outcome->sentence);
         putchar('\n');
     }
-    if (!verify->verbose)
+    if (!verify->verbose) {
         return;
+    }
     printf("       in ");
     print_text(folder);
     putchar('\n');
-    if (outcome->passed)
+    if (outcome->passed) {
         print_details(record, outcome);
+    }
 }
 
 static json_t *outputs_json(const struct mha_case *record, const struct outcome *outcome)
@@ -163,11 +172,12 @@ static json_t *outputs_json(const struct mha_case *record, const struct outcome 
 
     for (int slot = 0; slot < MHA_CASE_SLOTS; slot++) {
         const struct mha_comparison *comparison = &outcome->comparisons[slot];
-        if (record->outputs[slot].name)
+        if (record->outputs[slot].name) {
             json_array_append_new(outputs,
                                   json_pack("{s:s, s:o, s:o}", "name", record->outputs[slot].name,
                                             "max_error", mha_json_number(comparison->error),
                                             "bound", mha_json_number(comparison->bound)));
+        }
     }
     return outputs;
 }
@@ -177,10 +187,11 @@ static void add_json(struct verify *verify, const char *folder, const char *name
 {
     json_t *result = json_pack("{s:o, s:o, s:b}", "name", mha_json_text(name), "folder",
                                mha_json_text(folder), "passed", outcome->passed);
-    if (outcome->passed)
+    if (outcome->passed) {
         json_object_set_new(result, "outputs", outputs_json(record, outcome));
-    else
+    } else {
         json_object_set_new(result, "reason", mha_json_text(outcome->sentence));
+    }
     /* An append that fails for want of memory shows as a missing case, so it drops the array. */
     if (verify->cases && json_array_append_new(verify->cases, result) != 0) {
         json_decref(verify->cases);
@@ -196,19 +207,22 @@ static void visit_case(void *user, const char *folder, const char *problem)
     struct mha_case record = {0};
     struct outcome outcome = {0};
 
-    if (problem)
+    if (problem) {
         mha_fail(outcome.sentence, sizeof outcome.sentence, "%s", problem);
-    else
+    } else {
         run_case(verify, folder, &record, &outcome);
+    }
     const char *name = record.name ? record.name : folder;
-    if (verify->json)
+    if (verify->json) {
         add_json(verify, folder, name, &record, &outcome);
-    else
+    } else {
         print_outcome(verify, folder, name, &record, &outcome);
-    if (outcome.passed)
+    }
+    if (outcome.passed) {
         verify->passed++;
-    else
+    } else {
         verify->failed++;
+    }
     mha_case_free(&record);
 }
 
@@ -223,8 +237,9 @@ static enum mha_exit print_result(struct verify *verify, const char *device)
             json_pack("{s:o, s:f, s:o, s:I, s:I}", "device", mha_json_text(device), "tolerance",
                       verify->tolerance, "cases", cases, "passed", (json_int_t)verify->passed,
                       "failed", (json_int_t)verify->failed));
-        if (printed != MHA_EXIT_OK)
+        if (printed != MHA_EXIT_OK) {
             return printed;
+        }
     } else {
         printf("%ld passed, %ld failed\n", verify->passed, verify->failed);
     }
@@ -236,8 +251,9 @@ static enum mha_exit verify_folders(struct verify *verify, const char *selector,
 {
     char device[256];
 
-    if (gpu_mha_context_create(selector, &verify->settings.context) != GPU_MHA_OK)
+    if (gpu_mha_context_create(selector, &verify->settings.context) != GPU_MHA_OK) {
         return mha_report_library_error(NULL);
+    }
     mha_device_name(verify->settings.context, device, sizeof device);
     if (verify->json) {
         verify->cases = json_array();
@@ -246,8 +262,9 @@ static enum mha_exit verify_folders(struct verify *verify, const char *selector,
         print_text(device);
         putchar('\n');
     }
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
         mha_walk_cases(folders[i], visit_case, verify);
+    }
     enum mha_exit code = print_result(verify, device);
     gpu_mha_context_release(verify->settings.context);
     return code;
@@ -272,18 +289,31 @@ enum mha_exit mha_cmd_verify(int argc, char **argv)
     const char *selector = NULL;
     int method = 0, folders = 0;
     const struct mha_option options[] = {
-        {.kind = MHA_OPTION_STRING, .name = "device", .target = &selector,
+        {.kind = MHA_OPTION_STRING,
+         .name = "device",
+         .target = &selector,
          .value_name = "DEVICE",
          .help = "gpu, cpu, accelerator, PLATFORM:DEVICE as in gpu-mha info, or part of a name; "
                  "the best device if not given."},
-        {.kind = MHA_OPTION_CHOICE, .name = "method", .target = &method, .choices = methods,
+        {.kind = MHA_OPTION_CHOICE,
+         .name = "method",
+         .target = &method,
+         .choices = methods,
          .help = "The kernels for Attention. Where fused ones are asked for and a case records "
                  "scores, which they do not keep, the scores come from the staged ones."},
-        {.kind = MHA_OPTION_DOUBLE, .name = "tolerance", .target = &verify.tolerance,
-         .value_name = "X", .help = "Tighten the bound below. X is from 0 to 9.5367e-07."},
-        {.kind = MHA_OPTION_FLAG, .name = "json", .target = &verify.json,
+        {.kind = MHA_OPTION_DOUBLE,
+         .name = "tolerance",
+         .target = &verify.tolerance,
+         .value_name = "X",
+         .help = "Tighten the bound below. X is from 0 to 9.5367e-07."},
+        {.kind = MHA_OPTION_FLAG,
+         .name = "json",
+         .target = &verify.json,
          .help = "Print the results as JSON."},
-        {.kind = MHA_OPTION_FLAG, .name = "verbose", .letter = 'v', .target = &verify.verbose,
+        {.kind = MHA_OPTION_FLAG,
+         .name = "verbose",
+         .letter = 'v',
+         .target = &verify.verbose,
          .help = "Describe each case and all of its outputs."},
     };
     const struct mha_command_line line = {
@@ -297,9 +327,12 @@ enum mha_exit mha_cmd_verify(int argc, char **argv)
     };
 
     switch (mha_options_parse(&line, argc, argv, &folders)) {
-    case MHA_OPTIONS_HELP: return MHA_EXIT_OK;
-    case MHA_OPTIONS_USAGE: return MHA_EXIT_USAGE;
-    case MHA_OPTIONS_OK: break;
+    case MHA_OPTIONS_HELP:
+        return MHA_EXIT_OK;
+    case MHA_OPTIONS_USAGE:
+        return MHA_EXIT_USAGE;
+    case MHA_OPTIONS_OK:
+        break;
     }
     if (!(verify.tolerance >= 0.0 && verify.tolerance <= MHA_DEFAULT_TOLERANCE)) {
         mha_report("--tolerance is %g; it may only tighten the default, %g, and not be negative",

@@ -49,12 +49,14 @@ struct mha_colour mha_colour_map(double share)
 {
     static const struct mha_colour not_a_number = {255, 0, 255};
 
-    if (isnan(share))
+    if (isnan(share)) {
         return not_a_number;
+    }
     share = share < 0 ? 0 : share > 1 ? 1 : share;
     int segment = (int)(share * SEGMENTS);
-    if (segment == SEGMENTS)
+    if (segment == SEGMENTS) {
         segment--;
+    }
     double part = share * SEGMENTS - segment;
     const struct anchor *from = &anchors[segment], *to = &anchors[segment + 1];
     double from_hue = from->hue * RADIANS_PER_DEGREE, to_hue = to->hue * RADIANS_PER_DEGREE;

@@ -17,7 +17,7 @@
     X(info, "list the OpenCL devices and what each can run")                                       \
     X(run, "compute attention on .npy files")                                                      \
     X(verify, "check a device against recorded cases")                                             \
-    X(bench, "measure attention against the limits of the device")                                  \
+    X(bench, "measure attention against the limits of the device")                                 \
     X(demo, "run one layer of a real sentence encoder")
 
 #define MHA_COMMAND_DECLARE(name, summary) enum mha_exit mha_cmd_##name(int argc, char **argv);

@@ -17,25 +17,29 @@ static bool read_json(const char *folder, struct mha_demo_data *data, char *erro
     size_t size = strlen(folder) + sizeof "/case.json";
     char *path = malloc(size);
 
-    if (!path)
+    if (!path) {
         return mha_fail(error, error_size, "out of memory");
+    }
     snprintf(path, size, "%s/case.json", folder);
     data->document = json_load_file(path, JSON_REJECT_DUPLICATES, &problem);
     free(path);
-    if (!data->document)
+    if (!data->document) {
         return mha_fail(error, error_size, "%s/case.json, line %d: %s", folder, problem.line,
                         problem.text);
+    }
 
     json_int_t heads = 0, layer = 0, layers = 0;
     json_t *sentences = NULL, *tokens = NULL;
     if (json_unpack_ex(data->document, &problem, 0, "{s:s, s:s, s:s, s:I, s:I, s:I, s:o, s:o}",
                        "model", &data->model, "query_token", &data->query_token, "wanted_token",
                        &data->wanted_token, "heads", &heads, "layer", &layer, "layers", &layers,
-                       "sentences", &sentences, "tokens", &tokens) != 0)
+                       "sentences", &sentences, "tokens", &tokens) != 0) {
         return mha_fail(error, error_size, "%s/case.json: %s", folder, problem.text);
-    if (heads < 1 || heads > MAX_SIZE)
+    }
+    if (heads < 1 || heads > MAX_SIZE) {
         return mha_fail(error, error_size, "%s/case.json: heads is %lld, it must be 1 .. %d",
                         folder, (long long)heads, MAX_SIZE);
+    }
     data->H = heads;
     data->layer = layer;
     data->layers = layers;
@@ -50,13 +54,15 @@ static bool read_array(const char *folder, const char *stem, enum mha_npy_type t
     size_t size = strlen(folder) + strlen(stem) + sizeof "/.npy";
     char *path = malloc(size);
 
-    if (!path)
+    if (!path) {
         return mha_fail(error, error_size, "out of memory");
+    }
     snprintf(path, size, "%s/%s.npy", folder, stem);
     bool ok = mha_npy_read(path, array, error, error_size);
-    if (ok && array->type != type)
+    if (ok && array->type != type) {
         ok = mha_fail(error, error_size, "%s is %s, it must be %s", path,
                       mha_npy_type_name(array->type), mha_npy_type_name(type));
+    }
     free(path);
     return ok;
 }
@@ -72,14 +78,15 @@ static bool read_arrays(const char *folder, struct mha_demo_data *data, char *er
     return true;
 }
 
-static bool has_shape(const struct mha_npy *array, const char *name, int rank,
-                      const int64_t *shape, char *error, size_t error_size)
+static bool has_shape(const struct mha_npy *array, const char *name, int rank, const int64_t *shape,
+                      char *error, size_t error_size)
 {
     char found[MHA_NPY_SHAPE_TEXT], needed[MHA_NPY_SHAPE_TEXT];
 
     if (array->rank == rank &&
-        (rank == 0 || memcmp(array->shape, shape, (size_t)rank * sizeof *shape) == 0))
+        (rank == 0 || memcmp(array->shape, shape, (size_t)rank * sizeof *shape) == 0)) {
         return true;
+    }
     return mha_fail(error, error_size, "%s has the shape %s, it must be %s", name,
                     mha_npy_shape_text(array->rank, array->shape, found, sizeof found),
                     mha_npy_shape_text(rank, shape, needed, sizeof needed));
@@ -90,14 +97,16 @@ static bool check_shapes(struct mha_demo_data *data, char *error, size_t error_s
     const struct mha_npy *input = &data->layer_input;
 
     if (input->rank != 3 || input->count == 0 || input->shape[0] > MAX_SIZE ||
-        input->shape[1] > MAX_SIZE || input->shape[2] > MAX_SIZE)
+        input->shape[1] > MAX_SIZE || input->shape[2] > MAX_SIZE) {
         return mha_fail(error, error_size, "layer_input must have 3 axes of 1 .. %d", MAX_SIZE);
+    }
     data->B = input->shape[0];
     data->N = input->shape[1];
     data->E = input->shape[2];
-    if (data->E % data->H != 0)
+    if (data->E % data->H != 0) {
         return mha_fail(error, error_size, "heads is %lld, it must divide the width, %lld",
                         (long long)data->H, (long long)data->E);
+    }
 
     const int64_t sequence[] = {data->B, data->N, data->E};
     const int64_t square[] = {data->E, data->E};
@@ -115,8 +124,9 @@ static bool is_plain(const json_t *text)
 {
     const char *at = json_string_value(text);
 
-    while (at && *at && (unsigned char)*at >= 0x20 && *at != 0x7f)
+    while (at && *at && (unsigned char)*at >= 0x20 && *at != 0x7f) {
         at++;
+    }
     return at && !*at;
 }
 
@@ -125,22 +135,32 @@ static bool check_texts(const struct mha_demo_data *data, char *error, size_t er
 {
     if (!is_plain(json_object_get(data->document, "model")) ||
         !is_plain(json_object_get(data->document, "query_token")) ||
-        !is_plain(json_object_get(data->document, "wanted_token")))
+        !is_plain(json_object_get(data->document, "wanted_token"))) {
         return mha_fail(error, error_size, "case.json: a name has a control character");
+    }
     if (json_array_size(data->tokens) != (size_t)data->B ||
-        json_array_size(data->sentences) != (size_t)data->B)
-        return mha_fail(error, error_size, "case.json must have tokens and a sentence for each of "
-                        "%lld batch entries", (long long)data->B);
+        json_array_size(data->sentences) != (size_t)data->B) {
+        return mha_fail(error, error_size,
+                        "case.json must have tokens and a sentence for each of "
+                        "%lld batch entries",
+                        (long long)data->B);
+    }
     for (int64_t b = 0; b < data->B; b++) {
         const json_t *row = json_array_get(data->tokens, (size_t)b);
         if (json_array_size(row) != (size_t)data->N ||
-            !is_plain(json_array_get(data->sentences, (size_t)b)))
-            return mha_fail(error, error_size, "case.json must have a sentence and %lld tokens for "
-                            "batch entry %lld", (long long)data->N, (long long)b);
+            !is_plain(json_array_get(data->sentences, (size_t)b))) {
+            return mha_fail(error, error_size,
+                            "case.json must have a sentence and %lld tokens for "
+                            "batch entry %lld",
+                            (long long)data->N, (long long)b);
+        }
         for (int64_t n = 0; n < data->N; n++) {
-            if (!is_plain(json_array_get(row, (size_t)n)))
-                return mha_fail(error, error_size, "case.json: token %lld of batch entry %lld is "
-                                "not a plain text", (long long)n, (long long)b);
+            if (!is_plain(json_array_get(row, (size_t)n))) {
+                return mha_fail(error, error_size,
+                                "case.json: token %lld of batch entry %lld is "
+                                "not a plain text",
+                                (long long)n, (long long)b);
+            }
         }
     }
     return true;
@@ -174,8 +194,9 @@ int64_t mha_demo_length(const struct mha_demo_data *data, int64_t b)
     const uint8_t *mask = (const uint8_t *)data->key_mask.data + b * data->N;
     int64_t length = data->N;
 
-    while (length > 0 && !mask[length - 1])
+    while (length > 0 && !mask[length - 1]) {
         length--;
+    }
     return length;
 }
 
@@ -184,8 +205,9 @@ int64_t mha_demo_find(const struct mha_demo_data *data, int64_t b, const char *t
     int64_t length = mha_demo_length(data, b);
 
     for (int64_t n = 0; n < length; n++) {
-        if (strcmp(mha_demo_token(data, b, n), token) == 0)
+        if (strcmp(mha_demo_token(data, b, n), token) == 0) {
             return n;
+        }
     }
     return -1;
 }

@@ -6,11 +6,11 @@
 enum {
     FIRST = ' ',
     LAST = '~',
-    COLUMNS = 5,        /* of one glyph */
-    ROWS = 9,           /* 7 from the top of a capital to the baseline, 2 below it */
-    BASELINE = 6,       /* the row on which letters stand */
-    PER_LINE = 8,       /* glyphs side by side in the drawing */
-    GLYPH_PITCH = 6,    /* characters from one glyph to the next in the drawing */
+    COLUMNS = 5,     /* of one glyph */
+    ROWS = 9,        /* 7 from the top of a capital to the baseline, 2 below it */
+    BASELINE = 6,    /* the row on which letters stand */
+    PER_LINE = 8,    /* glyphs side by side in the drawing */
+    GLYPH_PITCH = 6, /* characters from one glyph to the next in the drawing */
     MAXIMUM_STROKES = 64
 };
 
@@ -177,9 +177,10 @@ static bool has_point(int code, int row, int column)
 
 static void add_stroke(struct glyph *glyph, int row0, int column0, int row1, int column1)
 {
-    if (glyph->count < MAXIMUM_STROKES)
-        glyph->strokes[glyph->count++] = (struct stroke){column0, row0 - BASELINE, column1,
-                                                         row1 - BASELINE};
+    if (glyph->count < MAXIMUM_STROKES) {
+        glyph->strokes[glyph->count++] =
+            (struct stroke){column0, row0 - BASELINE, column1, row1 - BASELINE};
+    }
 }
 
 /*
@@ -191,19 +192,24 @@ static void find_strokes(int code, struct glyph *glyph)
 {
     for (int row = 0; row < ROWS; row++) {
         for (int column = 0; column < COLUMNS; column++) {
-            if (!has_point(code, row, column))
+            if (!has_point(code, row, column)) {
                 continue;
+            }
             bool right = has_point(code, row, column + 1);
             bool left = has_point(code, row, column - 1);
             bool below = has_point(code, row + 1, column);
-            if (right)
+            if (right) {
                 add_stroke(glyph, row, column, row, column + 1);
-            if (below)
+            }
+            if (below) {
                 add_stroke(glyph, row, column, row + 1, column);
-            if (!right && !below && has_point(code, row + 1, column + 1))
+            }
+            if (!right && !below && has_point(code, row + 1, column + 1)) {
                 add_stroke(glyph, row, column, row + 1, column + 1);
-            if (!left && !below && has_point(code, row + 1, column - 1))
+            }
+            if (!left && !below && has_point(code, row + 1, column - 1)) {
                 add_stroke(glyph, row, column, row + 1, column - 1);
+            }
             add_stroke(glyph, row, column, row, column);
         }
     }
@@ -235,10 +241,12 @@ static int next_code(const char **text)
 {
     unsigned char lead = (unsigned char)*(*text)++;
 
-    if (lead >= FIRST && lead <= LAST)
+    if (lead >= FIRST && lead <= LAST) {
         return lead;
-    while (((unsigned char)**text & 0xc0) == 0x80)
+    }
+    while (((unsigned char)**text & 0xc0) == 0x80) {
         (*text)++;
+    }
     return '?';
 }
 
@@ -247,8 +255,9 @@ double mha_font_width(const char *text, double unit)
     struct glyph glyph;
     double width = 0;
 
-    if (*text == '\0')
+    if (*text == '\0') {
         return 0;
+    }
     while (*text) {
         int code = next_code(&text);
         load_extent(code, &glyph);
@@ -263,8 +272,9 @@ static double distance_to_stroke(const struct stroke *stroke, double x, double y
     double squared = along_x * along_x + along_y * along_y;
     double share = 0;
 
-    if (squared > 0)
+    if (squared > 0) {
         share = ((x - stroke->x0) * along_x + (y - stroke->y0) * along_y) / squared;
+    }
     share = share < 0 ? 0 : share > 1 ? 1 : share;
     return hypot(x - stroke->x0 - share * along_x, y - stroke->y0 - share * along_y);
 }
@@ -283,13 +293,16 @@ static void draw_glyph(struct mha_canvas *canvas, const struct glyph *glyph, dou
             double glyph_x = (upwards ? -down : right) / unit + glyph->left;
             double glyph_y = (upwards ? right : down) / unit;
             double nearest = 2 * ROWS;
-            if (glyph_x < -1 || glyph_x > COLUMNS || glyph_y < -ROWS || glyph_y > ROWS - BASELINE)
+            if (glyph_x < -1 || glyph_x > COLUMNS || glyph_y < -ROWS || glyph_y > ROWS - BASELINE) {
                 continue;
-            for (int i = 0; i < glyph->count; i++)
+            }
+            for (int i = 0; i < glyph->count; i++) {
                 nearest = fmin(nearest, distance_to_stroke(&glyph->strokes[i], glyph_x, glyph_y));
+            }
             double coverage = radius + 0.5 - nearest * unit;
-            if (coverage > 0)
+            if (coverage > 0) {
                 mha_canvas_blend(canvas, at_x, at_y, colour, coverage < 1 ? coverage : 1);
+            }
         }
     }
 }
@@ -330,13 +343,15 @@ void mha_font_draw(struct mha_canvas *canvas, const char *text, double x, double
             int code = next_code(&after);
             load_extent(code, &glyph);
             room -= advance(code, &glyph) * unit;
-            if (room < 0)
+            if (room < 0) {
                 break;
+            }
             end = after;
         }
     }
     double along = draw_run(canvas, text, end, x, y, unit, upwards, colour);
-    if (end)
+    if (end) {
         draw_run(canvas, ellipsis, NULL, upwards ? x : x + along, upwards ? y - along : y, unit,
                  upwards, colour);
+    }
 }

@@ -28,20 +28,22 @@ static void print_help(FILE *stream)
                     "Exact multi-head attention on any OpenCL device.\n"
                     "\n"
                     "Commands:\n");
-    for (size_t i = 0; i < COMMAND_COUNT; i++)
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
         fprintf(stream, "  %-10s %s\n", commands[i].name, commands[i].summary);
-    fprintf(stream, "\n"
-                    "`gpu-mha COMMAND --help` and `gpu-mha help COMMAND` describe one command.\n"
-                    "`gpu-mha --version` tells the version.\n"
-                    "\n"
-                    "Environment:\n"
-                    "  GPU_MHA_DEVICE     the device where --device is not given\n"
-                    "  GPU_MHA_LOG        off, error, warn, info or debug; warn if not set\n"
-                    "  GPU_MHA_CACHE_DIR  where built kernels are kept; off for nowhere\n"
-                    "  GPU_MHA_DATA_DIR   the folder of the demo's data\n"
-                    "  GPU_MHA_TILE       MQ,VEC,NV,TB: the shape of the kernels' tile, for tuning\n"
-                    "\n"
-                    "Exit codes: 0 done, 1 failed or a check did not pass, 2 wrong command line\n");
+    }
+    fprintf(stream,
+            "\n"
+            "`gpu-mha COMMAND --help` and `gpu-mha help COMMAND` describe one command.\n"
+            "`gpu-mha --version` tells the version.\n"
+            "\n"
+            "Environment:\n"
+            "  GPU_MHA_DEVICE     the device where --device is not given\n"
+            "  GPU_MHA_LOG        off, error, warn, info or debug; warn if not set\n"
+            "  GPU_MHA_CACHE_DIR  where built kernels are kept; off for nowhere\n"
+            "  GPU_MHA_DATA_DIR   the folder of the demo's data\n"
+            "  GPU_MHA_TILE       MQ,VEC,NV,TB: the shape of the kernels' tile, for tuning\n"
+            "\n"
+            "Exit codes: 0 done, 1 failed or a check did not pass, 2 wrong command line\n");
 }
 
 /* The command called `name`; NULL after reporting that there is none. */
@@ -49,15 +51,17 @@ static const struct command *find_command(const char *name)
 {
     const char *names[COMMAND_COUNT];
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
-        if (!strcmp(name, commands[i].name))
+        if (!strcmp(name, commands[i].name)) {
             return &commands[i];
+        }
         names[i] = commands[i].name;
     }
     const char *nearest = mha_options_nearest(name, names, COMMAND_COUNT);
-    if (nearest)
+    if (nearest) {
         mha_report("there is no command '%s'; did you mean '%s'?", name, nearest);
-    else
+    } else {
         mha_report("there is no command '%s'; see gpu-mha --help", name);
+    }
     return NULL;
 }
 
@@ -84,8 +88,9 @@ static enum mha_exit dispatch(int argc, char **argv)
         return MHA_EXIT_USAGE;
     }
     const char *word = argv[1];
-    if (!strcmp(word, "--help") || !strcmp(word, "-h") || !strcmp(word, "help"))
+    if (!strcmp(word, "--help") || !strcmp(word, "-h") || !strcmp(word, "help")) {
         return help_on(argc - 2, argv + 2);
+    }
     if (!strcmp(word, "--version")) {
         printf("gpu-mha %s\n", gpu_mha_version());
         return MHA_EXIT_OK;
@@ -104,8 +109,9 @@ int main(int argc, char **argv)
     /* A full disk or a closed pipe behind stdout would otherwise look like success. */
     if (fflush(stdout) || ferror(stdout)) {
         mha_report("standard output could not be written");
-        if (code == MHA_EXIT_OK)
+        if (code == MHA_EXIT_OK) {
             code = MHA_EXIT_FAILED;
+        }
     }
     return code;
 }

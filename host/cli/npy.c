@@ -73,10 +73,12 @@ static bool read_exactly(int descriptor, void *buffer, size_t size)
     while (size > 0) {
         errno = 0;
         ssize_t got = read(descriptor, at, size);
-        if (got < 0 && errno == EINTR)
+        if (got < 0 && errno == EINTR) {
             continue;
-        if (got <= 0)
+        }
+        if (got <= 0) {
             return false;
+        }
         at += got;
         size -= (size_t)got;
     }
@@ -96,8 +98,9 @@ static int open_regular(const char *path, int64_t *size, char *error, size_t err
     int descriptor;
 
     if (strcmp(path, "-") == 0) {
-        mha_fail(error, error_size, "cannot read '-': standard input is not supported; name a "
-                                    ".npy file ('./-' if it is called that)");
+        mha_fail(error, error_size,
+                 "cannot read '-': standard input is not supported; name a "
+                 ".npy file ('./-' if it is called that)");
         return -1;
     }
     descriptor = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
@@ -127,31 +130,45 @@ static bool read_prefix(int descriptor, const char *path, int64_t file_size, siz
     unsigned char prefix[PREFIX_SIZE] = {0};
     size_t available = file_size < PREFIX_SIZE ? (size_t)file_size : PREFIX_SIZE;
 
-    if (!read_exactly(descriptor, prefix, available))
+    if (!read_exactly(descriptor, prefix, available)) {
         return fail_read(path, error, error_size);
-    if (file_size == 0)
+    }
+    if (file_size == 0) {
         return mha_fail(error, error_size, "'%s' is empty; a .npy file is needed", path);
-    if (available < MAGIC_SIZE || memcmp(prefix, "\x93NUMPY", MAGIC_SIZE) != 0)
-        return mha_fail(error, error_size, "'%s' is not a .npy file: it does not start with the "
-                                           "byte 0x93 and 'NUMPY'", path);
-    if (available < 10)
-        return mha_fail(error, error_size, "'%s' is cut off: it has %zu bytes, and the fixed part "
-                                           "of a .npy header alone has 10", path, available);
-    if (prefix[6] < 1 || prefix[6] > 3 || prefix[7] != 0)
-        return mha_fail(error, error_size, "'%s' has .npy format version %d.%d; "
-                                           "versions 1.0, 2.0 and 3.0 are read",
+    }
+    if (available < MAGIC_SIZE || memcmp(prefix, "\x93NUMPY", MAGIC_SIZE) != 0) {
+        return mha_fail(error, error_size,
+                        "'%s' is not a .npy file: it does not start with the "
+                        "byte 0x93 and 'NUMPY'",
+                        path);
+    }
+    if (available < 10) {
+        return mha_fail(error, error_size,
+                        "'%s' is cut off: it has %zu bytes, and the fixed part "
+                        "of a .npy header alone has 10",
+                        path, available);
+    }
+    if (prefix[6] < 1 || prefix[6] > 3 || prefix[7] != 0) {
+        return mha_fail(error, error_size,
+                        "'%s' has .npy format version %d.%d; "
+                        "versions 1.0, 2.0 and 3.0 are read",
                         path, prefix[6], prefix[7]);
+    }
     *dict_offset = prefix[6] == 1 ? 10 : 12;
     *dict_length = (size_t)prefix[8] | (size_t)prefix[9] << 8;
-    if (prefix[6] != 1)
+    if (prefix[6] != 1) {
         *dict_length |= (size_t)prefix[10] << 16 | (size_t)prefix[11] << 24;
-    if ((uint64_t)file_size < *dict_offset + *dict_length)
-        return mha_fail(error, error_size, "'%s' is cut off: its header needs %zu bytes, and the "
-                                           "file has %lld",
+    }
+    if ((uint64_t)file_size < *dict_offset + *dict_length) {
+        return mha_fail(error, error_size,
+                        "'%s' is cut off: its header needs %zu bytes, and the "
+                        "file has %lld",
                         path, *dict_offset + *dict_length, (long long)file_size);
-    if (*dict_length > MAXIMUM_HEADER_LENGTH)
+    }
+    if (*dict_length > MAXIMUM_HEADER_LENGTH) {
         return mha_fail(error, error_size, "'%s' has a header of %zu bytes; at most %d are read",
                         path, *dict_length, MAXIMUM_HEADER_LENGTH);
+    }
     return true;
 }
 
@@ -164,8 +181,9 @@ static bool read_header(int descriptor, const char *path, int64_t file_size,
     size_t offset = 0, length = 0;
     bool done = false;
 
-    if (!read_prefix(descriptor, path, file_size, &offset, &length, error, error_size))
+    if (!read_prefix(descriptor, path, file_size, &offset, &length, error, error_size)) {
         goto cleanup;
+    }
     dict = malloc(length + 1);
     if (!dict) {
         mha_fail(error, error_size, "cannot read '%s': out of memory", path);
@@ -203,10 +221,12 @@ static bool set_shape(struct mha_npy *array, const struct mha_npy_header *header
     for (int i = 0; i < header->rank; i++) {
         uint64_t length = (uint64_t)header->shape[i];
         empty = empty || length == 0;
-        if (length != 0 && length > (uint64_t)PTRDIFF_MAX / item / product)
-            return mha_fail(error, error_size, "'%s' has the shape %s, whose size in bytes is "
-                                               "beyond this machine's memory addresses",
+        if (length != 0 && length > (uint64_t)PTRDIFF_MAX / item / product) {
+            return mha_fail(error, error_size,
+                            "'%s' has the shape %s, whose size in bytes is "
+                            "beyond this machine's memory addresses",
                             path, shape);
+        }
         product *= length != 0 ? (size_t)length : 1;
     }
     array->type = header->type;
@@ -214,11 +234,13 @@ static bool set_shape(struct mha_npy *array, const struct mha_npy_header *header
     memcpy(array->shape, header->shape, sizeof array->shape);
     array->count = empty ? 0 : product;
     array->bytes = array->count * item;
-    if ((uint64_t)data_size != array->bytes)
-        return mha_fail(error, error_size, "'%s' is %s: %s of the shape %s need %zu bytes behind "
-                                           "the header, and the file has %lld",
+    if ((uint64_t)data_size != array->bytes) {
+        return mha_fail(error, error_size,
+                        "'%s' is %s: %s of the shape %s need %zu bytes behind "
+                        "the header, and the file has %lld",
                         path, (uint64_t)data_size < array->bytes ? "cut off" : "too long",
                         mha_npy_type_name(array->type), shape, array->bytes, (long long)data_size);
+    }
     return true;
 }
 
@@ -249,8 +271,9 @@ static void reorder(const struct mha_npy *array, const unsigned char *from, unsi
         memcpy(to, from + offset, item);
         for (int i = array->rank - 1; i >= 0; i--) {
             offset += stride[i];
-            if (++index[i] < array->shape[i])
+            if (++index[i] < array->shape[i]) {
                 break;
+            }
             offset -= stride[i] * (size_t)array->shape[i];
             index[i] = 0;
         }
@@ -263,16 +286,20 @@ static bool normalise(struct mha_npy *array, const struct mha_npy_header *header
     size_t item = mha_npy_item_size(array->type);
     unsigned char *data = array->data;
 
-    if (array->count == 0)
+    if (array->count == 0) {
         return true;
-    if (item > 1 && header->big_endian != host_is_big_endian())
+    }
+    if (item > 1 && header->big_endian != host_is_big_endian()) {
         swap_bytes(data, array->count, item);
-    for (size_t i = 0; array->type == MHA_NPY_BOOL && i < array->count; i++)
+    }
+    for (size_t i = 0; array->type == MHA_NPY_BOOL && i < array->count; i++) {
         data[i] = data[i] != 0;
+    }
     if (header->fortran_order && array->rank > 1) {
         unsigned char *reordered = malloc(array->bytes);
-        if (!reordered)
+        if (!reordered) {
             return false;
+        }
         reorder(array, data, reordered);
         free(array->data);
         array->data = reordered;
@@ -288,11 +315,13 @@ bool mha_npy_read(const char *path, struct mha_npy *array, char *error, size_t e
 
     memset(array, 0, sizeof *array);
     int descriptor = open_regular(path, &file_size, error, error_size);
-    if (descriptor < 0)
+    if (descriptor < 0) {
         goto cleanup;
+    }
     if (!read_header(descriptor, path, file_size, &header, &data_size, error, error_size) ||
-        !set_shape(array, &header, path, data_size, error, error_size))
+        !set_shape(array, &header, path, data_size, error, error_size)) {
         goto cleanup;
+    }
     array->data = malloc(array->bytes > 0 ? array->bytes : 1);
     if (!array->data) {
         mha_fail(error, error_size, "cannot read '%s': out of memory for its %zu bytes", path,
@@ -311,17 +340,20 @@ bool mha_npy_read(const char *path, struct mha_npy *array, char *error, size_t e
     done = true;
 
 cleanup:
-    if (descriptor >= 0)
+    if (descriptor >= 0) {
         close(descriptor);
-    if (!done)
+    }
+    if (!done) {
         mha_npy_free(array);
+    }
     return done;
 }
 
 void mha_npy_free(struct mha_npy *array)
 {
-    if (!array)
+    if (!array) {
         return;
+    }
     free(array->data);
     memset(array, 0, sizeof *array);
 }
@@ -334,21 +366,27 @@ bool mha_npy_write(const char *path, enum mha_npy_type type, int rank, const int
     struct mha_output_file file;
     size_t size = mha_npy_item_size(type);
 
-    if (rank < 0 || rank > MHA_NPY_MAX_RANK)
-        return mha_fail(error, error_size, "cannot write '%s': its rank is %d; at most %d "
-                                           "dimensions are written", path, rank, MHA_NPY_MAX_RANK);
+    if (rank < 0 || rank > MHA_NPY_MAX_RANK) {
+        return mha_fail(error, error_size,
+                        "cannot write '%s': its rank is %d; at most %d "
+                        "dimensions are written",
+                        path, rank, MHA_NPY_MAX_RANK);
+    }
     for (int i = 0; i < rank; i++) {
-        if (shape[i] < 0 || (shape[i] > 0 && (uint64_t)shape[i] > SIZE_MAX / (size ? size : 1)))
-            return mha_fail(error, error_size, "cannot write '%s': length %lld of dimension %d is "
-                                               "negative or too large",
+        if (shape[i] < 0 || (shape[i] > 0 && (uint64_t)shape[i] > SIZE_MAX / (size ? size : 1))) {
+            return mha_fail(error, error_size,
+                            "cannot write '%s': length %lld of dimension %d is "
+                            "negative or too large",
                             path, (long long)shape[i], i);
+        }
         header.shape[i] = shape[i];
         size *= (size_t)shape[i];
     }
     header.big_endian = host_is_big_endian();
 
-    if (!mha_output_file_open(&file, path, error, error_size))
+    if (!mha_output_file_open(&file, path, error, error_size)) {
         return false;
+    }
     size_t header_size = mha_npy_header_format(&header, bytes);
     mha_output_file_write(&file, bytes, header_size);
     mha_output_file_write(&file, data, size);

@@ -20,25 +20,29 @@ static uint16_t encode(double value, int exponent_bits, int mantissa_bits)
     int exponent = (int)(bits >> 52 & 0x7ff) - 1023;
     uint64_t fraction = bits & fraction_mask;
 
-    if (exponent == 1024 && fraction != 0) /* a NaN keeps the top of its payload, made quiet */
+    if (exponent == 1024 && fraction != 0) { /* a NaN keeps the top of its payload, made quiet */
         return (uint16_t)(sign | infinity | 1 << (mantissa_bits - 1) |
                           (uint16_t)(fraction >> (52 - mantissa_bits)));
-    if (exponent > bias)
+    }
+    if (exponent > bias) {
         return sign | infinity;
+    }
 
     int shift = 52 - mantissa_bits;
     uint64_t significand = (uint64_t)(exponent + bias) << 52 | fraction;
     if (exponent < 1 - bias) { /* subnormal in the target: the leading 1 becomes explicit */
         shift += 1 - bias - exponent;
         significand = UINT64_C(1) << 52 | fraction;
-        if (shift > 53)
+        if (shift > 53) {
             return sign; /* below half of the smallest subnormal */
+        }
     }
     uint64_t kept = significand >> shift;
     uint64_t rest = significand & ((UINT64_C(1) << shift) - 1);
     uint64_t half = UINT64_C(1) << (shift - 1);
-    if (rest > half || (rest == half && (kept & 1) != 0))
+    if (rest > half || (rest == half && (kept & 1) != 0)) {
         kept++; /* may carry into the exponent, up to infinity: that is the right neighbour */
+    }
     return (uint16_t)(sign | kept);
 }
 
@@ -73,10 +77,11 @@ float mha_npy_f16_to_f32(uint16_t bits)
         value = (float)fraction * 0x1p-24f;
         return sign ? -value : value;
     }
-    if (exponent == 31)
+    if (exponent == 31) {
         wide = sign | 0x7f800000u | fraction << 13;
-    else
+    } else {
         wide = sign | (exponent + 127 - 15) << 23 | fraction << 13;
+    }
     memcpy(&value, &wide, sizeof value);
     return value;
 }
@@ -107,8 +112,9 @@ static double element(const struct mha_npy *array, size_t i)
 /* Room for the converted elements; never of size 0, for which malloc may return NULL. */
 static void *allocate(const struct mha_npy *array, size_t item)
 {
-    if (array->count > SIZE_MAX / item)
+    if (array->count > SIZE_MAX / item) {
         return NULL;
+    }
     return malloc(array->count > 0 ? array->count * item : 1);
 }
 
@@ -117,38 +123,45 @@ static void *copy(const struct mha_npy *array)
 {
     void *result = allocate(array, mha_npy_item_size(array->type));
 
-    if (result)
+    if (result) {
         memcpy(result, array->data, array->bytes);
+    }
     return result;
 }
 
 float *mha_npy_to_f32(const struct mha_npy *array)
 {
-    if (array->type == MHA_NPY_F32)
+    if (array->type == MHA_NPY_F32) {
         return copy(array);
+    }
     float *result = allocate(array, sizeof *result);
-    for (size_t i = 0; result && i < array->count; i++)
+    for (size_t i = 0; result && i < array->count; i++) {
         result[i] = (float)element(array, i);
+    }
     return result;
 }
 
 uint16_t *mha_npy_to_f16(const struct mha_npy *array)
 {
-    if (array->type == MHA_NPY_F16)
+    if (array->type == MHA_NPY_F16) {
         return copy(array);
+    }
     uint16_t *result = allocate(array, sizeof *result);
-    for (size_t i = 0; result && i < array->count; i++)
+    for (size_t i = 0; result && i < array->count; i++) {
         result[i] = mha_npy_f64_to_f16(element(array, i));
+    }
     return result;
 }
 
 uint16_t *mha_npy_to_bf16(const struct mha_npy *array)
 {
-    if (array->type == MHA_NPY_BF16)
+    if (array->type == MHA_NPY_BF16) {
         return copy(array);
+    }
     uint16_t *result = allocate(array, sizeof *result);
-    for (size_t i = 0; result && i < array->count; i++)
+    for (size_t i = 0; result && i < array->count; i++) {
         result[i] = mha_npy_f64_to_bf16(element(array, i));
+    }
     return result;
 }
 
@@ -156,29 +169,35 @@ double *mha_npy_to_f64(const struct mha_npy *array)
 {
     double *result = allocate(array, sizeof *result);
 
-    for (size_t i = 0; result && i < array->count; i++)
+    for (size_t i = 0; result && i < array->count; i++) {
         result[i] = element(array, i);
+    }
     return result;
 }
 
 int64_t *mha_npy_to_i64(const struct mha_npy *array)
 {
-    if (mha_npy_is_float(array->type))
+    if (mha_npy_is_float(array->type)) {
         return NULL;
-    if (array->type == MHA_NPY_I64)
+    }
+    if (array->type == MHA_NPY_I64) {
         return copy(array);
+    }
     int64_t *result = allocate(array, sizeof *result);
-    for (size_t i = 0; result && i < array->count; i++)
+    for (size_t i = 0; result && i < array->count; i++) {
         result[i] = (int64_t)element(array, i); /* at most 32 bits: exact */
+    }
     return result;
 }
 
 uint8_t *mha_npy_to_bool(const struct mha_npy *array)
 {
-    if (mha_npy_is_float(array->type))
+    if (mha_npy_is_float(array->type)) {
         return NULL;
+    }
     uint8_t *result = allocate(array, sizeof *result);
-    for (size_t i = 0; result && i < array->count; i++)
+    for (size_t i = 0; result && i < array->count; i++) {
         result[i] = element(array, i) != 0;
+    }
     return result;
 }

@@ -24,15 +24,16 @@ struct type_code {
 };
 
 static const struct type_code type_codes[] = {
-    {"b1", MHA_NPY_BOOL}, {"?", MHA_NPY_BOOL}, {"u1", MHA_NPY_U8},   {"i4", MHA_NPY_I32},
-    {"i8", MHA_NPY_I64},  {"f2", MHA_NPY_F16}, {"V2", MHA_NPY_BF16}, {"f4", MHA_NPY_F32},
-    {"f8", MHA_NPY_F64},
+    {"b1", MHA_NPY_BOOL}, {"?", MHA_NPY_BOOL}, {"u1", MHA_NPY_U8},
+    {"i4", MHA_NPY_I32},  {"i8", MHA_NPY_I64}, {"f2", MHA_NPY_F16},
+    {"V2", MHA_NPY_BF16}, {"f4", MHA_NPY_F32}, {"f8", MHA_NPY_F64},
 };
 
 static void skip_blanks(struct cursor *cursor)
 {
-    while (cursor->at < cursor->end && memchr(" \t\r\n", *cursor->at, 4))
+    while (cursor->at < cursor->end && memchr(" \t\r\n", *cursor->at, 4)) {
         cursor->at++;
+    }
 }
 
 /* "the header has 'x' at byte 7, where <needed> is needed" */
@@ -43,10 +44,11 @@ static bool refuse_here(struct cursor *cursor, const char *needed)
 
     if (cursor->at < cursor->end) {
         unsigned char character = (unsigned char)*cursor->at;
-        if (character > 0x20 && character < 0x7f)
+        if (character > 0x20 && character < 0x7f) {
             snprintf(found, sizeof found, "has '%c'", character);
-        else
+        } else {
             snprintf(found, sizeof found, "has 0x%02X", character);
+        }
     }
     return mha_fail(cursor->error, cursor->error_size,
                     "the header %s at byte %ld of its dict, where %s is needed", found, offset,
@@ -57,8 +59,9 @@ static bool refuse_here(struct cursor *cursor, const char *needed)
 static bool accept(struct cursor *cursor, char character)
 {
     skip_blanks(cursor);
-    if (cursor->at == cursor->end || *cursor->at != character)
+    if (cursor->at == cursor->end || *cursor->at != character) {
         return false;
+    }
     cursor->at++;
     return true;
 }
@@ -68,8 +71,9 @@ static bool accept_word(struct cursor *cursor, const char *word)
     size_t length = strlen(word);
 
     skip_blanks(cursor);
-    if ((size_t)(cursor->end - cursor->at) < length || memcmp(cursor->at, word, length) != 0)
+    if ((size_t)(cursor->end - cursor->at) < length || memcmp(cursor->at, word, length) != 0) {
         return false;
+    }
     cursor->at += length;
     return true;
 }
@@ -81,20 +85,24 @@ static bool parse_string(struct cursor *cursor, const char *needed, char word[WO
     char quote;
 
     skip_blanks(cursor);
-    if (cursor->at == cursor->end || (*cursor->at != '\'' && *cursor->at != '"'))
+    if (cursor->at == cursor->end || (*cursor->at != '\'' && *cursor->at != '"')) {
         return refuse_here(cursor, needed);
+    }
     quote = *cursor->at++;
     while (cursor->at < cursor->end && *cursor->at != quote) {
         unsigned char character = (unsigned char)*cursor->at;
-        if (character < 0x20 || character > 0x7e || character == '\\')
+        if (character < 0x20 || character > 0x7e || character == '\\') {
             return refuse_here(cursor, "a printable ASCII character or the closing quote");
-        if (length < WORD_SIZE - 1)
+        }
+        if (length < WORD_SIZE - 1) {
             word[length++] = *cursor->at;
+        }
         cursor->at++;
     }
     word[length] = '\0';
-    if (cursor->at == cursor->end)
+    if (cursor->at == cursor->end) {
         return refuse_here(cursor, "the closing quote");
+    }
     cursor->at++;
     return true;
 }
@@ -105,14 +113,17 @@ static bool parse_descr(struct cursor *cursor, struct mha_npy_header *header)
     const char *code = word;
 
     skip_blanks(cursor);
-    if (cursor->at < cursor->end && *cursor->at == '[')
+    if (cursor->at < cursor->end && *cursor->at == '[') {
         return mha_fail(cursor->error, cursor->error_size,
                         "the element type is a record with fields; "
                         "needed is one of f2 f4 f8 b1 u1 i4 i8 V2 (bfloat16)");
-    if (!parse_string(cursor, "the element type in quotes", word))
+    }
+    if (!parse_string(cursor, "the element type in quotes", word)) {
         return false;
-    if (*code != '\0' && strchr("<>=|", *code))
+    }
+    if (*code != '\0' && strchr("<>=|", *code)) {
         code++;
+    }
     for (size_t i = 0; i < sizeof type_codes / sizeof type_codes[0]; i++) {
         if (strcmp(code, type_codes[i].code) == 0) {
             header->type = type_codes[i].type;
@@ -128,8 +139,9 @@ static bool parse_descr(struct cursor *cursor, struct mha_npy_header *header)
 static bool parse_fortran_order(struct cursor *cursor, struct mha_npy_header *header)
 {
     header->fortran_order = accept_word(cursor, "True");
-    if (header->fortran_order || accept_word(cursor, "False"))
+    if (header->fortran_order || accept_word(cursor, "False")) {
         return true;
+    }
     return refuse_here(cursor, "True or False");
 }
 
@@ -139,26 +151,33 @@ static bool parse_dimension(struct cursor *cursor, int64_t *dimension)
     const char *first;
 
     skip_blanks(cursor);
-    if (cursor->at < cursor->end && *cursor->at == '-')
+    if (cursor->at < cursor->end && *cursor->at == '-') {
         return mha_fail(cursor->error, cursor->error_size,
                         "the header's shape has a negative length at byte %ld of its dict; "
-                        "lengths are 0 or more", (long)(cursor->at - cursor->begin));
+                        "lengths are 0 or more",
+                        (long)(cursor->at - cursor->begin));
+    }
     first = cursor->at;
     while (cursor->at < cursor->end && *cursor->at >= '0' && *cursor->at <= '9') {
         int digit = *cursor->at - '0';
-        if (value > (INT64_MAX - digit) / 10)
+        if (value > (INT64_MAX - digit) / 10) {
             return mha_fail(cursor->error, cursor->error_size,
                             "the header's shape has a length at byte %ld of its dict that is above "
-                            "2^63-1", (long)(first - cursor->begin));
-        if (value == 0 && cursor->at > first)
+                            "2^63-1",
+                            (long)(first - cursor->begin));
+        }
+        if (value == 0 && cursor->at > first) {
             return refuse_here(cursor, "a number without leading zeros");
+        }
         value = value * 10 + digit;
         cursor->at++;
     }
-    if (cursor->at == first)
+    if (cursor->at == first) {
         return refuse_here(cursor, "a length or ')'");
-    if (cursor->at < cursor->end && *cursor->at == 'L')
+    }
+    if (cursor->at < cursor->end && *cursor->at == 'L') {
         cursor->at++; /* Python 2 wrote its long integers so */
+    }
     *dimension = value;
     return true;
 }
@@ -167,22 +186,27 @@ static bool parse_dimension(struct cursor *cursor, int64_t *dimension)
 static bool parse_shape(struct cursor *cursor, struct mha_npy_header *header)
 {
     header->rank = 0;
-    if (!accept(cursor, '('))
+    if (!accept(cursor, '(')) {
         return refuse_here(cursor, "the shape as a tuple, '('");
+    }
     while (!accept(cursor, ')')) {
         int64_t dimension = 0;
-        if (!parse_dimension(cursor, &dimension))
+        if (!parse_dimension(cursor, &dimension)) {
             return false;
-        if (header->rank == MHA_NPY_MAX_RANK)
+        }
+        if (header->rank == MHA_NPY_MAX_RANK) {
             return mha_fail(cursor->error, cursor->error_size,
                             "the header's shape has more than %d dimensions; at most %d are read",
                             MHA_NPY_MAX_RANK, MHA_NPY_MAX_RANK);
+        }
         header->shape[header->rank++] = dimension;
-        if (accept(cursor, ','))
+        if (accept(cursor, ',')) {
             continue;
-        if (header->rank == 1 || !accept(cursor, ')'))
-            return refuse_here(cursor, header->rank == 1 ? "',' (a tuple of one is '(3,)')"
-                                                         : "',' or ')'");
+        }
+        if (header->rank == 1 || !accept(cursor, ')')) {
+            return refuse_here(cursor,
+                               header->rank == 1 ? "',' (a tuple of one is '(3,)')" : "',' or ')'");
+        }
         break;
     }
     return true;
@@ -206,20 +230,26 @@ static bool parse_entry(struct cursor *cursor, struct mha_npy_header *header, bo
     char word[WORD_SIZE];
     int index = 0;
 
-    if (!parse_string(cursor, "a key in quotes or '}'", word))
+    if (!parse_string(cursor, "a key in quotes or '}'", word)) {
         return false;
-    while (index < KEYS && strcmp(keys[index].name, word) != 0)
+    }
+    while (index < KEYS && strcmp(keys[index].name, word) != 0) {
         index++;
-    if (index == KEYS)
+    }
+    if (index == KEYS) {
         return mha_fail(cursor->error, cursor->error_size,
                         "the header has the unknown key '%s'; known are 'descr', 'fortran_order' "
-                        "and 'shape'", word);
-    if (seen[index])
+                        "and 'shape'",
+                        word);
+    }
+    if (seen[index]) {
         return mha_fail(cursor->error, cursor->error_size,
                         "the header has the key '%s' twice; it is needed once", word);
+    }
     seen[index] = true;
-    if (!accept(cursor, ':'))
+    if (!accept(cursor, ':')) {
         return refuse_here(cursor, "':'");
+    }
     return keys[index].parse(cursor, header);
 }
 
@@ -230,25 +260,32 @@ bool mha_npy_header_parse(const char *text, size_t length, struct mha_npy_header
     bool seen[KEYS] = {false};
 
     memset(header, 0, sizeof *header);
-    if (!accept(&cursor, '{'))
+    if (!accept(&cursor, '{')) {
         return refuse_here(&cursor, "'{'");
+    }
     while (!accept(&cursor, '}')) {
-        if (!parse_entry(&cursor, header, seen))
+        if (!parse_entry(&cursor, header, seen)) {
             return false;
-        if (accept(&cursor, ','))
+        }
+        if (accept(&cursor, ',')) {
             continue;
-        if (!accept(&cursor, '}'))
+        }
+        if (!accept(&cursor, '}')) {
             return refuse_here(&cursor, "',' or '}'");
+        }
         break;
     }
     skip_blanks(&cursor);
-    if (cursor.at != cursor.end)
+    if (cursor.at != cursor.end) {
         return refuse_here(&cursor, "nothing but blanks");
+    }
     for (int i = 0; i < KEYS; i++) {
-        if (!seen[i])
+        if (!seen[i]) {
             return mha_fail(error, error_size,
                             "the header has no key '%s'; needed are 'descr', 'fortran_order' and "
-                            "'shape'", keys[i].name);
+                            "'shape'",
+                            keys[i].name);
+        }
     }
     return true;
 }
@@ -257,8 +294,9 @@ static const char *code_of(enum mha_npy_type type)
 {
     size_t index = 0;
 
-    while (type_codes[index].type != type)
+    while (type_codes[index].type != type) {
         index++;
+    }
     return type_codes[index].code;
 }
 

@@ -42,8 +42,8 @@ static void print_wrapped(const char *text, int column, int indent)
 static const char *value_name(const struct mha_option *option)
 {
     static const char *const names[] = {
-        [MHA_OPTION_HEADING] = "", [MHA_OPTION_FLAG] = "",       [MHA_OPTION_STRING] = "TEXT",
-        [MHA_OPTION_INT64] = "N",  [MHA_OPTION_INT64_PAIR] = "A,B", [MHA_OPTION_DOUBLE] = "X",
+        [MHA_OPTION_HEADING] = "",    [MHA_OPTION_FLAG] = "",          [MHA_OPTION_STRING] = "TEXT",
+        [MHA_OPTION_INT64] = "N",     [MHA_OPTION_INT64_PAIR] = "A,B", [MHA_OPTION_DOUBLE] = "X",
         [MHA_OPTION_CHOICE] = "WORD", [MHA_OPTION_STRINGS] = "TEXT",
     };
     return option->value_name ? option->value_name : names[option->kind];
@@ -54,15 +54,17 @@ static void format_spelling(const struct mha_option *option, char *text, size_t 
 {
     int length = snprintf(text, size, "--%s", option->name);
 
-    if (option->kind == MHA_OPTION_FLAG)
+    if (option->kind == MHA_OPTION_FLAG) {
         return;
+    }
     if (option->kind != MHA_OPTION_CHOICE || option->value_name) {
         snprintf(text + length, size - (size_t)length, " %s", value_name(option));
         return;
     }
-    for (int i = 0; option->choices[i] && (size_t)length < size; i++)
+    for (int i = 0; option->choices[i] && (size_t)length < size; i++) {
         length += snprintf(text + length, size - (size_t)length, "%s%s", i == 0 ? " " : "|",
                            option->choices[i]);
+    }
 }
 
 static void print_option(const struct mha_option *option)
@@ -89,16 +91,19 @@ static void print_usage(const struct mha_command_line *line)
 
     for (size_t i = 0; i < line->option_count; i++) {
         const struct mha_option *option = &line->options[i];
-        if (option->kind == MHA_OPTION_HEADING || !option->required)
+        if (option->kind == MHA_OPTION_HEADING || !option->required) {
             continue;
+        }
         format_spelling(option, needed, sizeof needed);
-        if (column + 1 + (int)strlen(needed) > PAGE_WIDTH)
+        if (column + 1 + (int)strlen(needed) > PAGE_WIDTH) {
             column = printf("\n%*s", indent, "") - 1;
+        }
         column += printf(" %s", needed);
     }
     const char *operands = line->operands ? line->operands : "";
-    if (column + (int)strlen(" [options] ") + (int)strlen(operands) > PAGE_WIDTH)
+    if (column + (int)strlen(" [options] ") + (int)strlen(operands) > PAGE_WIDTH) {
         printf("\n%*s", indent, "");
+    }
     printf(" [options]%s%s\n", *operands ? " " : "", operands);
 }
 
@@ -112,13 +117,15 @@ void mha_options_print_help(const struct mha_command_line *line)
         putchar('\n');
         print_wrapped(line->summary, 0, 0);
     }
-    if (line->option_count == 0 || line->options[0].kind != MHA_OPTION_HEADING)
+    if (line->option_count == 0 || line->options[0].kind != MHA_OPTION_HEADING) {
         printf("\nOptions:\n");
+    }
     for (size_t i = 0; i < line->option_count; i++) {
-        if (line->options[i].kind == MHA_OPTION_HEADING)
+        if (line->options[i].kind == MHA_OPTION_HEADING) {
             printf("\n%s\n", line->options[i].help);
-        else
+        } else {
             print_option(&line->options[i]);
+        }
     }
     print_option(&help);
     if (line->epilogue) {

@@ -21,29 +21,39 @@ static bool resolve_target(const char *path, char **target, mode_t *mode, char *
     struct stat status;
 
     *target = NULL;
-    if (strcmp(path, "-") == 0)
-        return mha_fail(error, error_size, "cannot write to '-': standard output is not supported; "
-                                           "name a file ('./-' if it is called that)");
+    if (strcmp(path, "-") == 0) {
+        return mha_fail(error, error_size,
+                        "cannot write to '-': standard output is not supported; "
+                        "name a file ('./-' if it is called that)");
+    }
     if (lstat(path, &status) != 0) {
-        if (errno != ENOENT || *path == '\0')
+        if (errno != ENOENT || *path == '\0') {
             return mha_fail(error, error_size, "cannot write '%s': %s", path, strerror(errno));
+        }
         *target = strdup(path);
-        if (!*target)
+        if (!*target) {
             return mha_fail(error, error_size, "cannot write '%s': out of memory", path);
+        }
         return true;
     }
-    if (stat(path, &status) != 0)
-        return mha_fail(error, error_size, "cannot write '%s': it is a symbolic link that leads "
-                                           "nowhere (%s)", path, strerror(errno));
-    if (!S_ISREG(status.st_mode))
+    if (stat(path, &status) != 0) {
+        return mha_fail(error, error_size,
+                        "cannot write '%s': it is a symbolic link that leads "
+                        "nowhere (%s)",
+                        path, strerror(errno));
+    }
+    if (!S_ISREG(status.st_mode)) {
         return mha_fail(error, error_size, "cannot write '%s': it is %s, not a regular file", path,
                         S_ISDIR(status.st_mode) ? "a directory" : "a device, pipe or socket");
-    if (access(path, W_OK) != 0)
+    }
+    if (access(path, W_OK) != 0) {
         return mha_fail(error, error_size, "cannot write '%s': %s", path, strerror(errno));
+    }
     *mode = status.st_mode & 0777;
     *target = realpath(path, NULL);
-    if (!*target)
+    if (!*target) {
         return mha_fail(error, error_size, "cannot write '%s': %s", path, strerror(errno));
+    }
     return true;
 }
 
@@ -54,15 +64,17 @@ static int create_temporary(struct mha_output_file *file)
     size_t folder = slash ? (size_t)(slash - file->target) + 1 : 0;
 
     file->temporary = malloc(folder + TEMPORARY_NAME_SIZE);
-    if (!file->temporary)
+    if (!file->temporary) {
         return -1;
+    }
     memcpy(file->temporary, file->target, folder);
     for (int attempt = 0; attempt < NAME_ATTEMPTS; attempt++) {
         snprintf(file->temporary + folder, TEMPORARY_NAME_SIZE, ".gpu-mha-%ld-%d.tmp",
                  (long)getpid(), attempt);
         int descriptor = open(file->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (descriptor >= 0 || errno != EEXIST)
+        if (descriptor >= 0 || errno != EEXIST) {
             return descriptor;
+        }
     }
     return -1;
 }
@@ -75,8 +87,9 @@ bool mha_output_file_open(struct mha_output_file *file, const char *path, char *
     int descriptor = -1;
 
     memset(file, 0, sizeof *file);
-    if (!resolve_target(path, &file->target, &mode, error, error_size))
+    if (!resolve_target(path, &file->target, &mode, error, error_size)) {
         goto cleanup;
+    }
     descriptor = create_temporary(file);
     if (descriptor < 0) {
         mha_fail(error, error_size, "cannot write '%s': no file can be made in its folder: %s",
@@ -86,8 +99,9 @@ bool mha_output_file_open(struct mha_output_file *file, const char *path, char *
         goto cleanup;
     }
     /* A replaced file keeps its permissions; where that is refused the default ones are fine. */
-    if (mode != 0 && fchmod(descriptor, mode) != 0)
+    if (mode != 0 && fchmod(descriptor, mode) != 0) {
         errno = 0;
+    }
     file->stream = fdopen(descriptor, "wb");
     if (!file->stream) {
         mha_fail(error, error_size, "cannot write '%s': %s", path, strerror(errno));
@@ -97,20 +111,24 @@ bool mha_output_file_open(struct mha_output_file *file, const char *path, char *
     done = true;
 
 cleanup:
-    if (!done)
+    if (!done) {
         mha_output_file_discard(file);
+    }
     return done;
 }
 
 bool mha_output_file_write(struct mha_output_file *file, const void *data, size_t size)
 {
-    if (file->failure != 0)
+    if (file->failure != 0) {
         return false;
-    if (size == 0)
+    }
+    if (size == 0) {
         return true;
+    }
     errno = 0;
-    if (fwrite(data, 1, size, file->stream) != size)
+    if (fwrite(data, 1, size, file->stream) != size) {
         file->failure = errno != 0 ? errno : EIO;
+    }
     return file->failure == 0;
 }
 
@@ -119,11 +137,13 @@ bool mha_output_file_commit(struct mha_output_file *file, char *error, size_t er
     int failure = file->failure;
 
     errno = 0;
-    if (fclose(file->stream) != 0 && failure == 0)
+    if (fclose(file->stream) != 0 && failure == 0) {
         failure = errno != 0 ? errno : EIO;
+    }
     file->stream = NULL;
-    if (failure == 0 && rename(file->temporary, file->target) != 0)
+    if (failure == 0 && rename(file->temporary, file->target) != 0) {
         failure = errno;
+    }
     if (failure == 0) {
         free(file->temporary); /* gone under this name: discard must not remove it */
         file->temporary = NULL;
@@ -136,10 +156,12 @@ bool mha_output_file_commit(struct mha_output_file *file, char *error, size_t er
 
 void mha_output_file_discard(struct mha_output_file *file)
 {
-    if (file->stream)
+    if (file->stream) {
         fclose(file->stream);
-    if (file->temporary)
+    }
+    if (file->temporary) {
         unlink(file->temporary);
+    }
     free(file->temporary);
     free(file->target);
     memset(file, 0, sizeof *file);

@@ -40,8 +40,9 @@ static double largest_weight(const struct mha_plot *plot)
 
     for (size_t i = 0; i < count; i++) {
         double weight = (double)plot->weights[i];
-        if (isfinite(weight) && weight > largest)
+        if (isfinite(weight) && weight > largest) {
             largest = weight;
+        }
     }
     return largest > 0 ? largest : 1;
 }
@@ -57,8 +58,9 @@ static double cell_mean(const struct mha_plot *plot, const struct mha_plot_layou
 
     for (int64_t q = first_q; q < end_q; q++) {
         const float *weights = plot->weights + (h * plot->NQ + q) * plot->NK;
-        for (int64_t k = first_k; k < end_k; k++)
+        for (int64_t k = first_k; k < end_k; k++) {
             sum += (double)weights[k];
+        }
     }
     return sum / (double)((end_q - first_q) * (end_k - first_k));
 }
@@ -72,10 +74,11 @@ static void draw_cells(struct mha_canvas *canvas, const struct mha_plot *plot,
     mha_canvas_fill(canvas, x - 1, y - 1, layout->key.cells * cell_width + 2,
                     layout->query.cells * cell_height + 2, frame_colour);
     for (int row = 0; row < layout->query.cells; row++) {
-        for (int column = 0; column < layout->key.cells; column++)
+        for (int column = 0; column < layout->key.cells; column++) {
             mha_canvas_fill(canvas, x + column * cell_width, y + row * cell_height, cell_width,
                             cell_height,
                             mha_colour_map(cell_mean(plot, layout, h, row, column) / largest));
+        }
     }
 }
 
@@ -88,8 +91,9 @@ static double tick_offset(const struct mha_plot_axis *axis, int64_t block, int64
 static const char *tick_text(const struct mha_plot_axis *axis, int64_t index, char *number,
                              size_t size)
 {
-    if (axis->labels)
+    if (axis->labels) {
         return axis->labels[index];
+    }
     snprintf(number, size, "%lld", (long long)index);
     return number;
 }
@@ -121,12 +125,13 @@ static void draw_key_axis(struct mha_canvas *canvas, const struct mha_plot_layou
         double x = mha_plot_panel_x(layout, h) + tick_offset(axis, layout->block, i);
         const char *text = tick_text(axis, i, number, sizeof number);
         mha_canvas_fill(canvas, (int)x, y, 1, MHA_PLOT_TICK, frame_colour);
-        if (axis->labels) /* reads upwards and ends at the panel */
+        if (axis->labels) { /* reads upwards and ends at the panel */
             mha_font_draw(canvas, text, centred_baseline(x), text_y + label_width(text),
                           MHA_PLOT_TEXT_UNIT, MHA_PLOT_LABEL_LIMIT, true, text_colour);
-        else
+        } else {
             draw_text(canvas, text, x - label_width(text) / 2,
                       text_y + MHA_FONT_CAPITAL * MHA_PLOT_TEXT_UNIT);
+        }
     }
 }
 
@@ -136,8 +141,9 @@ static void draw_panel(struct mha_canvas *canvas, const struct mha_plot *plot,
     char title[32];
 
     snprintf(title, sizeof title, "head %lld", (long long)h);
-    if (label_width(title) > layout->pitch_x - MHA_PLOT_TEXT_GAP) /* many heads, tiny panels */
+    if (label_width(title) > layout->pitch_x - MHA_PLOT_TEXT_GAP) { /* many heads, tiny panels */
         snprintf(title, sizeof title, "%lld", (long long)h);
+    }
     draw_text(canvas, title, mha_plot_panel_x(layout, h), mha_plot_panel_y(layout, h) - 6);
     draw_cells(canvas, plot, layout, h, largest);
     draw_query_axis(canvas, layout, h);
@@ -150,14 +156,16 @@ static void draw_header(struct mha_canvas *canvas, const struct mha_plot *plot,
     char caption[128] = "rows: queries   columns: keys";
     double room = layout->width - 2 * MHA_PLOT_EDGE;
 
-    if (layout->block > 1)
+    if (layout->block > 1) {
         snprintf(caption, sizeof caption,
                  "rows: queries   columns: keys   one pixel: the mean of %lld x %lld",
                  (long long)layout->block, (long long)layout->block);
-    if (plot->title)
+    }
+    if (plot->title) {
         mha_font_draw(canvas, plot->title, MHA_PLOT_EDGE,
                       MHA_PLOT_EDGE + MHA_FONT_CAPITAL * MHA_PLOT_TITLE_UNIT, MHA_PLOT_TITLE_UNIT,
                       room, false, text_colour);
+    }
     mha_font_draw(canvas, caption, MHA_PLOT_EDGE, layout->top - MHA_PLOT_LINE / 2 - 4,
                   MHA_PLOT_TEXT_UNIT, room, false, faint_colour);
 }
@@ -172,9 +180,10 @@ static void draw_bar(struct mha_canvas *canvas, const struct mha_plot_layout *la
 
     draw_text(canvas, "weight", x, y - 15); /* clear of the topmost number */
     mha_canvas_fill(canvas, x - 1, y - 1, MHA_PLOT_BAR_WIDTH + 2, height + 2, frame_colour);
-    for (int row = 0; row < height; row++)
+    for (int row = 0; row < height; row++) {
         mha_canvas_fill(canvas, x, y + row, MHA_PLOT_BAR_WIDTH, 1,
                         mha_colour_map(1 - (row + 0.5) / height));
+    }
     for (int i = 0; i < NUMBERS; i++) {
         double share = (double)i / (NUMBERS - 1);
         double at = y + (1 - share) * (height - 1);
@@ -191,22 +200,26 @@ bool mha_plot_write(const char *path, const struct mha_plot *plot, char *error, 
     struct mha_plot_layout layout;
     struct mha_canvas canvas;
 
-    if (plot->H < 1 || plot->NQ < 1 || plot->NK < 1)
+    if (plot->H < 1 || plot->NQ < 1 || plot->NK < 1) {
         return mha_fail(error, error_size,
                         "cannot draw '%s': the weights (%lld, %lld, %lld) are empty", path,
                         (long long)plot->H, (long long)plot->NQ, (long long)plot->NK);
-    if (plot->H > MHA_PLOT_MAXIMUM_HEADS)
+    }
+    if (plot->H > MHA_PLOT_MAXIMUM_HEADS) {
         return mha_fail(error, error_size, "cannot draw '%s': it has %lld heads; at most %d fit",
                         path, (long long)plot->H, MHA_PLOT_MAXIMUM_HEADS);
+    }
     mha_plot_layout(plot, &layout);
-    if (!mha_canvas_create(&canvas, layout.width, layout.height))
+    if (!mha_canvas_create(&canvas, layout.width, layout.height)) {
         return mha_fail(error, error_size, "cannot draw '%s': out of memory for %d x %d pixels",
                         path, layout.width, layout.height);
+    }
 
     double largest = largest_weight(plot);
     draw_header(&canvas, plot, &layout);
-    for (int64_t h = 0; h < plot->H; h++)
+    for (int64_t h = 0; h < plot->H; h++) {
         draw_panel(&canvas, plot, &layout, h, largest);
+    }
     draw_bar(&canvas, &layout, largest);
     bool done = mha_canvas_save(&canvas, path, error, error_size);
     mha_canvas_destroy(&canvas);

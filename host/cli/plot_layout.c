@@ -45,8 +45,9 @@ static int margin(const struct mha_plot_axis *axis, int index_extent)
 
     if (axis->labels) {
         extent = 0;
-        for (int64_t i = 0; i < axis->count; i++)
+        for (int64_t i = 0; i < axis->count; i++) {
             extent = larger(extent, text_width(axis->labels[i]));
+        }
         extent = smaller(extent, MHA_PLOT_LABEL_LIMIT);
     }
     return MHA_PLOT_TICK + MHA_PLOT_TEXT_GAP + extent;
@@ -66,8 +67,9 @@ static int64_t tick_step(const struct mha_plot_axis *axis, int64_t block, int ex
 
     for (int64_t power = 1; power < axis->count; power *= 10) {
         for (int i = 0; i < 3; i++) {
-            if ((double)(factors[i] * power) * pixels >= extent + INDEX_GAP)
+            if ((double)(factors[i] * power) * pixels >= extent + INDEX_GAP) {
                 return factors[i] * power;
+            }
         }
     }
     return axis->count; /* only index 0 */
@@ -92,8 +94,9 @@ static void fit(struct mha_plot_layout *layout, int beside_x, int beside_y)
     if (layout->block == 1) {
         int most = smaller(room_x / (int)layout->key.count, room_y / (int)layout->query.count);
         int wanted = share(AIM, layout->columns, beside_x) / (int)layout->key.count;
-        if (layout->query.labels || layout->key.labels)
+        if (layout->query.labels || layout->key.labels) {
             wanted = larger(wanted, LABELLED_CELL);
+        }
         cell = larger(1, smaller(smaller(wanted, most), LARGEST_CELL));
     }
     set_cells(&layout->query, layout->block, cell);
@@ -107,8 +110,9 @@ static void place_bar_and_edges(const struct mha_plot *plot, struct mha_plot_lay
     int panels_bottom = layout->top + layout->rows * layout->pitch_y - MHA_PLOT_GAP;
     int title_width = 0;
 
-    if (plot->title)
+    if (plot->title) {
         title_width = (int)ceil(mha_font_width(plot->title, MHA_PLOT_TITLE_UNIT));
+    }
     layout->bar_x = panels_right + MHA_PLOT_GAP;
     layout->bar_y = mha_plot_panel_y(layout, 0);
     layout->bar_height = larger(120, smaller(panel_height, 400));

@@ -21,12 +21,14 @@ void mha_report(const char *format, ...)
 
     va_list arguments;
     va_start(arguments, format);
-    if (vsnprintf(sentence, sizeof sentence, format, arguments) < 0)
+    if (vsnprintf(sentence, sizeof sentence, format, arguments) < 0) {
         sentence[0] = '\0';
+    }
     va_end(arguments);
 
-    for (const char *at = prefix; *at; at++)
+    for (const char *at = prefix; *at; at++) {
         shown[length++] = *at;
+    }
     for (const char *at = sentence; *at; at++) {
         unsigned char character = (unsigned char)*at;
         if (is_hostile(character)) {
@@ -44,12 +46,14 @@ void mha_report(const char *format, ...)
 
 bool mha_fail(char *error, size_t error_size, const char *format, ...)
 {
-    if (!error || error_size == 0)
+    if (!error || error_size == 0) {
         return false;
+    }
     va_list arguments;
     va_start(arguments, format);
-    if (vsnprintf(error, error_size, format, arguments) < 0)
+    if (vsnprintf(error, error_size, format, arguments) < 0) {
         error[0] = '\0';
+    }
     va_end(arguments);
     return false;
 }

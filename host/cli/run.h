@@ -19,9 +19,9 @@ struct mha_run_options {
     const char *past_key, *past_value;
     const char *mask, *key_lengths, *alibi_slopes, *sinks;
     int64_t heads, kv_heads;
-    gpu_mha_desc desc;         /* what needs no file: scale, cap, causal, window, ALiBi, method,
-                                  and which optional outputs are wanted */
-    bool convert;              /* --dtype was given: query, key and value become `type` */
+    gpu_mha_desc desc; /* what needs no file: scale, cap, causal, window, ALiBi, method,
+                          and which optional outputs are wanted */
+    bool convert;      /* --dtype was given: query, key and value become `type` */
     gpu_mha_type type;
     const char *device;
 
@@ -57,7 +57,7 @@ const char *mha_run_type_name(gpu_mha_type type);
 /* ---- results (run_results.c) -------------------------------------------------------------- */
 
 struct mha_run_results {
-    void *output; /* in the type and layout of the descriptor */
+    void *output;                  /* in the type and layout of the descriptor */
     float *lse, *weights, *scores; /* NULL where not wanted */
     char device[256];
     char method[256];

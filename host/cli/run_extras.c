@@ -11,8 +11,9 @@
 static void keep_finite(const double *from, float *to, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        if (isfinite(from[i]) && isinf(to[i]))
+        if (isfinite(from[i]) && isinf(to[i])) {
             to[i] = copysignf(FLT_MAX, to[i]);
+        }
     }
 }
 
@@ -20,8 +21,9 @@ static void keep_finite(const double *from, float *to, size_t count)
 static bool convert_bias(const struct mha_run_reader *reader, const char *path,
                          struct mha_npy *array)
 {
-    if (array->type != MHA_NPY_F64)
+    if (array->type != MHA_NPY_F64) {
         return true;
+    }
     double *exact = array->data;
     array->data = mha_npy_to_f32(array);
     if (array->data) {
@@ -40,26 +42,31 @@ static bool read_mask(const struct mha_run_reader *reader)
     struct mha_npy *mask = &reader->problem->mask;
     gpu_mha_mask_type type = GPU_MHA_MASK_BOOL;
 
-    if (!path)
+    if (!path) {
         return true;
-    if (!mha_npy_read(path, mask, reader->error, reader->error_size))
+    }
+    if (!mha_npy_read(path, mask, reader->error, reader->error_size)) {
         return false;
+    }
     if (mask->type != MHA_NPY_BOOL) {
         /* 0 and 1 as integers are read as "hide" by some libraries and "attend" by others. */
-        if (!mha_npy_is_float(mask->type))
+        if (!mha_npy_is_float(mask->type)) {
             return mha_run_refuse(
                 reader,
                 "%s holds %s; a mask must hold b1 (true is attended to) or floats "
                 "(added to the scores)",
                 path, mha_npy_type_name(mask->type));
-        if (!convert_bias(reader, path, mask))
+        }
+        if (!convert_bias(reader, path, mask)) {
             return false;
+        }
         type = mask->type == MHA_NPY_F16    ? GPU_MHA_MASK_F16
                : mask->type == MHA_NPY_BF16 ? GPU_MHA_MASK_BF16
                                             : GPU_MHA_MASK_F32;
     }
-    if (gpu_mha_mask_broadcast(&reader->problem->desc, type, mask->rank, mask->shape))
+    if (gpu_mha_mask_broadcast(&reader->problem->desc, type, mask->rank, mask->shape)) {
         return mha_run_refuse(reader, "%s: %s", path, gpu_mha_last_error());
+    }
     return true;
 }
 
@@ -69,23 +76,28 @@ static bool read_key_lengths(const struct mha_run_reader *reader)
     struct mha_npy *lengths = &reader->problem->key_lengths;
     gpu_mha_desc *desc = &reader->problem->desc;
 
-    if (!path)
+    if (!path) {
         return true;
-    if (!mha_npy_read(path, lengths, reader->error, reader->error_size))
+    }
+    if (!mha_npy_read(path, lengths, reader->error, reader->error_size)) {
         return false;
-    if (lengths->type != MHA_NPY_I32 && lengths->type != MHA_NPY_I64)
+    }
+    if (lengths->type != MHA_NPY_I32 && lengths->type != MHA_NPY_I64) {
         return mha_run_refuse(reader, "%s holds %s; key lengths must be i4 or i8", path,
                               mha_npy_type_name(lengths->type));
-    if (!mha_run_check_shape(reader, path, lengths, "(B,)", 1, (const int64_t[]){desc->B}))
+    }
+    if (!mha_run_check_shape(reader, path, lengths, "(B,)", 1, (const int64_t[]){desc->B})) {
         return false;
+    }
     desc->key_lengths = lengths->type == MHA_NPY_I32 ? GPU_MHA_I32 : GPU_MHA_I64;
     for (size_t b = 0; b < lengths->count; b++) {
         int64_t length = lengths->type == MHA_NPY_I32 ? ((const int32_t *)lengths->data)[b]
                                                       : ((const int64_t *)lengths->data)[b];
-        if (length < 0 || length > desc->NP + desc->NK)
+        if (length < 0 || length > desc->NP + desc->NK) {
             return mha_run_refuse(reader,
                                   "%s says %lld keys for batch entry %zu, but must say 0 to %lld",
                                   path, (long long)length, b, (long long)(desc->NP + desc->NK));
+        }
     }
     return true;
 }
@@ -94,10 +106,12 @@ static bool read_key_lengths(const struct mha_run_reader *reader)
 static bool read_per_head(const struct mha_run_reader *reader, const char *path,
                           struct mha_npy *array)
 {
-    if (!path)
+    if (!path) {
         return true;
-    if (!mha_run_read_floats(reader, path, array))
+    }
+    if (!mha_run_read_floats(reader, path, array)) {
         return false;
+    }
     return mha_run_check_shape(reader, path, array, "(H,)", 1,
                                (const int64_t[]){reader->problem->desc.H}) &&
            mha_run_convert(reader, path, array, MHA_NPY_F32);

@@ -81,38 +81,45 @@ static bool set_positions(struct mha_run_options *options, const struct raw_opti
         desc->alibi = GPU_MHA_ALIBI_SLOPES;
         options->alibi_slopes = raw->alibi;
     }
-    if (raw->causal && raw->offset)
+    if (raw->causal && raw->offset) {
         return usage_error("--causal sets the offset, so --offset cannot be given with it");
+    }
     if (raw->causal) {
         desc->causal = 1;
         return set_offset(desc, "--causal", raw->causal);
     }
-    if (!raw->offset)
+    if (!raw->offset) {
         return true;
-    if (!raw->window_given && !raw->alibi)
+    }
+    if (!raw->window_given && !raw->alibi) {
         return usage_error("--offset does nothing without --window or --alibi");
+    }
     return set_offset(desc, "--offset", raw->offset);
 }
 
 /* A value that single precision would turn into infinity or into 0 is not what was meant. */
 static bool set_float(float *target, const char *option, double value)
 {
-    if (fabs(value) > FLT_MAX)
+    if (fabs(value) > FLT_MAX) {
         return usage_error("%s %g is beyond single precision, whose largest number is %g", option,
                            value, (double)FLT_MAX);
+    }
     *target = (float)value;
-    if (value != 0 && *target == 0)
+    if (value != 0 && *target == 0) {
         return usage_error("%s %g is 0 in single precision", option, value);
+    }
     return true;
 }
 
 static bool set_numbers(gpu_mha_desc *desc, const struct raw_options *raw)
 {
     desc->has_scale = raw->scale_given;
-    if (raw->scale_given && !set_float(&desc->scale, "--scale", raw->scale))
+    if (raw->scale_given && !set_float(&desc->scale, "--scale", raw->scale)) {
         return false;
-    if (raw->softcap < 0)
+    }
+    if (raw->softcap < 0) {
         return usage_error("--softcap is %g, but must be positive, or 0 for none", raw->softcap);
+    }
     return set_float(&desc->softcap, "--softcap", raw->softcap);
 }
 
@@ -121,8 +128,9 @@ static bool set_scores(struct mha_run_options *options, const char *text)
 {
     size_t length = strcspn(text, ",");
 
-    if (text[length] == '\0' || text[length + 1] == '\0')
+    if (text[length] == '\0' || text[length + 1] == '\0') {
         return usage_error("--scores needs a stage and a file, as in masked,S.npy, not '%s'", text);
+    }
     for (int stage = GPU_MHA_SCORES_RAW; stage <= GPU_MHA_SCORES_SOFTMAX; stage++) {
         if (strlen(stage_words[stage]) == length && !strncmp(text, stage_words[stage], length)) {
             options->desc.scores = (gpu_mha_scores)stage;
@@ -157,11 +165,13 @@ static bool same_file(const char *a, const char *b)
     bool exists_a = stat(a, &status_a) == 0;
     bool exists_b = stat(b, &status_b) == 0;
 
-    if (exists_a != exists_b)
+    if (exists_a != exists_b) {
         return false;
+    }
     if (!exists_a && (strcmp(name_in_folder(a), name_in_folder(b)) != 0 ||
-                      !stat_folder(a, &status_a) || !stat_folder(b, &status_b)))
+                      !stat_folder(a, &status_a) || !stat_folder(b, &status_b))) {
         return false;
+    }
     return status_a.st_dev == status_b.st_dev && status_a.st_ino == status_b.st_ino;
 }
 
@@ -171,19 +181,17 @@ static bool check_outputs_differ(const struct mha_run_options *options)
     const struct {
         const char *option, *path;
     } outputs[] = {
-        {"-o", options->output},
-        {"--lse", options->lse},
-        {"--weights", options->weights},
-        {"--scores", options->scores},
-        {"--plot", options->plot},
+        {"-o", options->output},       {"--lse", options->lse},   {"--weights", options->weights},
+        {"--scores", options->scores}, {"--plot", options->plot},
     };
     const size_t count = sizeof outputs / sizeof outputs[0];
 
     for (size_t i = 0; i < count; i++) {
         for (size_t j = i + 1; j < count; j++) {
-            if (outputs[i].path && outputs[j].path && same_file(outputs[i].path, outputs[j].path))
+            if (outputs[i].path && outputs[j].path && same_file(outputs[i].path, outputs[j].path)) {
                 return usage_error("%s and %s name the same file '%s'", outputs[i].option,
                                    outputs[j].option, outputs[j].path);
+            }
         }
     }
     return true;
@@ -195,15 +203,21 @@ static bool set_outputs(struct mha_run_options *options, const struct raw_option
 
     desc->lse = options->lse != NULL;
     /* The picture is drawn from the weights. */
-    if (options->weights || options->plot)
+    if (options->weights || options->plot) {
         desc->weights = GPU_MHA_WEIGHTS_PER_HEAD;
-    if (raw->scores && !set_scores(options, raw->scores))
+    }
+    if (raw->scores && !set_scores(options, raw->scores)) {
         return false;
-    if (raw->batch_given && !options->plot)
+    }
+    if (raw->batch_given && !options->plot) {
         return usage_error("--batch does nothing without --plot");
-    if (desc->method == GPU_MHA_FUSED && (desc->weights || desc->scores))
+    }
+    if (desc->method == GPU_MHA_FUSED && (desc->weights || desc->scores)) {
         return usage_error("--method fused keeps no scores, so it does not go with %s",
-                           options->weights ? "--weights" : options->plot ? "--plot" : "--scores");
+                           options->weights ? "--weights"
+                           : options->plot  ? "--plot"
+                                            : "--scores");
+    }
     return check_outputs_differ(options);
 }
 
@@ -213,18 +227,25 @@ static bool interpret(struct mha_run_options *options, const struct raw_options 
     options->convert = raw->dtype_given;
     options->type = (gpu_mha_type)raw->type;
     options->desc.sinks = options->sinks != NULL;
-    if (!options->past_key != !options->past_value)
+    if (!options->past_key != !options->past_value) {
         return usage_error("--past-k and --past-v are given together or not at all");
-    if (options->kv_heads && !options->heads)
+    }
+    if (options->kv_heads && !options->heads) {
         return usage_error("--kv-heads does not go without --heads");
+    }
     return set_positions(options, raw) && set_numbers(&options->desc, raw) &&
            set_outputs(options, raw);
 }
 
 #define FILE_OPTION(long_name, field, text)                                                        \
-    {.kind = MHA_OPTION_STRING, .name = long_name, .target = &(field), .value_name = "FILE",       \
-     .help = text}
-#define HEADING(text) {.kind = MHA_OPTION_HEADING, .help = text}
+    {                                                                                              \
+        .kind = MHA_OPTION_STRING, .name = long_name, .target = &(field), .value_name = "FILE",    \
+        .help = text                                                                               \
+    }
+#define HEADING(text)                                                                              \
+    {                                                                                              \
+        .kind = MHA_OPTION_HEADING, .help = text                                                   \
+    }
 
 /* Parses into `options` and `raw`; the table is at the same time the text of --help. */
 static enum mha_options_result parse(struct mha_run_options *options, struct raw_options *raw,
@@ -232,23 +253,46 @@ static enum mha_options_result parse(struct mha_run_options *options, struct raw
 {
     const struct mha_option table[] = {
         HEADING("Input, .npy files"),
-        {.kind = MHA_OPTION_STRING, .name = "q", .target = &options->query, .value_name = "FILE",
-         .required = true, .help = "Queries, (B,H,NQ,DK), or (B,NQ,H*DK) with --heads."},
-        {.kind = MHA_OPTION_STRING, .name = "k", .target = &options->key, .value_name = "FILE",
-         .required = true, .help = "Keys, (B,HKV,NK,DK) or (B,NK,HKV*DK)."},
-        {.kind = MHA_OPTION_STRING, .name = "v", .target = &options->value, .value_name = "FILE",
-         .required = true, .help = "Values, (B,HKV,NK,DV) or (B,NK,HKV*DV)."},
-        {.kind = MHA_OPTION_INT64, .name = "heads", .target = &options->heads, .minimum = 1,
-         .maximum = INT64_MAX, .value_name = "H",
+        {.kind = MHA_OPTION_STRING,
+         .name = "q",
+         .target = &options->query,
+         .value_name = "FILE",
+         .required = true,
+         .help = "Queries, (B,H,NQ,DK), or (B,NQ,H*DK) with --heads."},
+        {.kind = MHA_OPTION_STRING,
+         .name = "k",
+         .target = &options->key,
+         .value_name = "FILE",
+         .required = true,
+         .help = "Keys, (B,HKV,NK,DK) or (B,NK,HKV*DK)."},
+        {.kind = MHA_OPTION_STRING,
+         .name = "v",
+         .target = &options->value,
+         .value_name = "FILE",
+         .required = true,
+         .help = "Values, (B,HKV,NK,DV) or (B,NK,HKV*DV)."},
+        {.kind = MHA_OPTION_INT64,
+         .name = "heads",
+         .target = &options->heads,
+         .minimum = 1,
+         .maximum = INT64_MAX,
+         .value_name = "H",
          .help = "Number of query heads; needed where the arrays have rank 3."},
-        {.kind = MHA_OPTION_INT64, .name = "kv-heads", .target = &options->kv_heads, .minimum = 1,
-         .maximum = INT64_MAX, .value_name = "HKV",
+        {.kind = MHA_OPTION_INT64,
+         .name = "kv-heads",
+         .target = &options->kv_heads,
+         .minimum = 1,
+         .maximum = INT64_MAX,
+         .value_name = "HKV",
          .help = "Number of key and value heads, which divides H; as many as H if not given."},
         FILE_OPTION("past-k", options->past_key,
                     "Keys of earlier steps, (B,HKV,NP,DK), read in front of the new ones."),
         FILE_OPTION("past-v", options->past_value, "Values of earlier steps, (B,HKV,NP,DV)."),
-        {.kind = MHA_OPTION_CHOICE, .name = "dtype", .target = &raw->type,
-         .given = &raw->dtype_given, .choices = type_words,
+        {.kind = MHA_OPTION_CHOICE,
+         .name = "dtype",
+         .target = &raw->type,
+         .given = &raw->dtype_given,
+         .choices = type_words,
          .help = "Convert q, k, v and past to this type first. Without it they keep the type of "
                  "their file (f8 is rounded to f32). The result has the type of q; bf16 is written "
                  "as f4, which holds it exactly, as .npy has no bf16."},
@@ -259,54 +303,89 @@ static enum mha_options_result parse(struct mha_run_options *options, struct raw
                     "attended to. Floats are added to the scores; -inf hides."),
         FILE_OPTION("kv-lens", options->key_lengths,
                     "Valid keys of each batch entry, past ones included, (B) of i4 or i8."),
-        {.kind = MHA_OPTION_STRING, .name = "causal", .target = &raw->causal,
+        {.kind = MHA_OPTION_STRING,
+         .name = "causal",
+         .target = &raw->causal,
          .value_name = "OFFSET",
          .help = "Query i sees keys up to i + OFFSET. OFFSET is top-left (0), bottom-right (the "
                  "last query sees all keys) or a number."},
-        {.kind = MHA_OPTION_INT64_PAIR, .name = "window", .target = raw->window,
-         .given = &raw->window_given, .minimum = -1, .maximum = INT64_MAX,
+        {.kind = MHA_OPTION_INT64_PAIR,
+         .name = "window",
+         .target = raw->window,
+         .given = &raw->window_given,
+         .minimum = -1,
+         .maximum = INT64_MAX,
          .value_name = "LEFT,RIGHT",
          .help = "Query i sees keys from i + OFFSET - LEFT to i + OFFSET + RIGHT; -1 is no bound."},
-        {.kind = MHA_OPTION_STRING, .name = "alibi", .target = &raw->alibi,
+        {.kind = MHA_OPTION_STRING,
+         .name = "alibi",
+         .target = &raw->alibi,
          .value_name = "auto|FILE",
          .help = "Subtract slope * |i + OFFSET - j| from the score of key j, with the published "
                  "slopes or those in a file, (H)."},
-        {.kind = MHA_OPTION_STRING, .name = "offset", .target = &raw->offset,
+        {.kind = MHA_OPTION_STRING,
+         .name = "offset",
+         .target = &raw->offset,
          .value_name = "OFFSET",
          .help = "OFFSET of --window and --alibi where there is no --causal; top-left if not "
                  "given."},
-        {.kind = MHA_OPTION_DOUBLE, .name = "scale", .target = &raw->scale,
-         .given = &raw->scale_given, .value_name = "X",
+        {.kind = MHA_OPTION_DOUBLE,
+         .name = "scale",
+         .target = &raw->scale,
+         .given = &raw->scale_given,
+         .value_name = "X",
          .help = "Factor of the scores; 1/sqrt(DK) if not given."},
-        {.kind = MHA_OPTION_DOUBLE, .name = "softcap", .target = &raw->softcap,
-         .value_name = "X", .help = "Limit the scores softly: X * tanh(score / X). 0 is no limit."},
+        {.kind = MHA_OPTION_DOUBLE,
+         .name = "softcap",
+         .target = &raw->softcap,
+         .value_name = "X",
+         .help = "Limit the scores softly: X * tanh(score / X). 0 is no limit."},
         FILE_OPTION("sinks", options->sinks,
                     "One more score per head that takes weight but has no value, (H)."),
 
         HEADING("Output, .npy files"),
-        {.kind = MHA_OPTION_STRING, .name = "output", .letter = 'o', .target = &options->output,
-         .value_name = "FILE", .required = true,
+        {.kind = MHA_OPTION_STRING,
+         .name = "output",
+         .letter = 'o',
+         .target = &options->output,
+         .value_name = "FILE",
+         .required = true,
          .help = "The result, (B,H,NQ,DV), or (B,NQ,H*DV) where q has rank 3."},
         FILE_OPTION("lse", options->lse, "Log-sum-exp of each row, (B,H,NQ)."),
         FILE_OPTION("weights", options->weights, "The weights, (B,H,NQ,NP+NK)."),
-        {.kind = MHA_OPTION_STRING, .name = "scores", .target = &raw->scores,
+        {.kind = MHA_OPTION_STRING,
+         .name = "scores",
+         .target = &raw->scores,
          .value_name = "STAGE,FILE",
          .help = "The scores, (B,H,NQ,NP+NK), as they stand after the stage raw (scaled), capped, "
                  "masked (biases added, -inf where hidden) or softmax."},
-        {.kind = MHA_OPTION_STRING, .name = "plot", .target = &options->plot,
-         .value_name = "FILE.png", .help = "A picture of the weights, one panel per head."},
-        {.kind = MHA_OPTION_INT64, .name = "batch", .target = &options->batch,
-         .given = &raw->batch_given, .minimum = 0, .maximum = INT64_MAX,
+        {.kind = MHA_OPTION_STRING,
+         .name = "plot",
+         .target = &options->plot,
+         .value_name = "FILE.png",
+         .help = "A picture of the weights, one panel per head."},
+        {.kind = MHA_OPTION_INT64,
+         .name = "batch",
+         .target = &options->batch,
+         .given = &raw->batch_given,
+         .minimum = 0,
+         .maximum = INT64_MAX,
          .help = "The batch entry that --plot shows; 0 if not given."},
-        {.kind = MHA_OPTION_FLAG, .name = "json", .target = &options->as_json,
+        {.kind = MHA_OPTION_FLAG,
+         .name = "json",
+         .target = &options->as_json,
          .help = "Print one JSON object instead of text."},
 
         HEADING("How"),
-        {.kind = MHA_OPTION_CHOICE, .name = "method", .target = &raw->method,
+        {.kind = MHA_OPTION_CHOICE,
+         .name = "method",
+         .target = &raw->method,
          .choices = method_words,
          .help = "fused needs no memory for the scores; staged keeps them. auto (the default) is "
                  "fused unless weights or scores are asked for."},
-        {.kind = MHA_OPTION_STRING, .name = "device", .target = &options->device,
+        {.kind = MHA_OPTION_STRING,
+         .name = "device",
+         .target = &options->device,
          .value_name = "DEVICE",
          .help = "gpu, cpu, accelerator, PLATFORM:DEVICE as in gpu-mha info, or part of a name; "
                  "the best device if not given."},

@@ -21,8 +21,9 @@ bool mha_run_refuse(const struct mha_run_reader *reader, const char *format, ...
 bool mha_run_read_floats(const struct mha_run_reader *reader, const char *path,
                          struct mha_npy *array)
 {
-    if (!mha_npy_read(path, array, reader->error, reader->error_size))
+    if (!mha_npy_read(path, array, reader->error, reader->error_size)) {
         return false;
+    }
     return mha_npy_is_float(array->type) ||
            mha_run_refuse(reader, "%s holds %s, but must hold floats (f2, f4 or f8)", path,
                           mha_npy_type_name(array->type));
@@ -33,17 +34,20 @@ bool mha_run_convert(const struct mha_run_reader *reader, const char *path, stru
 {
     void *data = NULL;
 
-    if (array->type == type)
+    if (array->type == type) {
         return true;
-    if (type == MHA_NPY_F32)
+    }
+    if (type == MHA_NPY_F32) {
         data = mha_npy_to_f32(array);
-    else if (type == MHA_NPY_F16)
+    } else if (type == MHA_NPY_F16) {
         data = mha_npy_to_f16(array);
-    else if (type == MHA_NPY_BF16)
+    } else if (type == MHA_NPY_BF16) {
         data = mha_npy_to_bf16(array);
-    if (!data)
+    }
+    if (!data) {
         return mha_run_refuse(reader, "%s: out of memory while converting %s to %s", path,
                               mha_npy_type_name(array->type), mha_npy_type_name(type));
+    }
     free(array->data);
     array->data = data;
     array->type = type;
@@ -69,8 +73,9 @@ bool mha_run_check_shape(const struct mha_run_reader *reader, const char *path,
                                    (long long)wanted[axis]);
         length += (size_t)added;
     }
-    if (fits)
+    if (fits) {
         return true;
+    }
     mha_npy_shape_text(array->rank, array->shape, shape, sizeof shape);
     return mha_run_refuse(reader, "%s has shape %s, but must be %s = (%s%s) here", path, shape,
                           axes, rule, rank == 1 ? "," : "");

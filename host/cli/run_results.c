@@ -23,8 +23,9 @@ static bool array_bytes(int rank, const int64_t *shape, size_t item, size_t *byt
     }
     *bytes = item;
     for (int axis = 0; axis < rank; axis++) {
-        if ((uint64_t)shape[axis] > SIZE_MAX / *bytes)
+        if ((uint64_t)shape[axis] > SIZE_MAX / *bytes) {
             return false;
+        }
         *bytes *= (size_t)shape[axis];
     }
     return true;
@@ -46,12 +47,15 @@ bool mha_run_results_allocate(struct mha_run_results *results, const gpu_mha_des
 
     *results = (struct mha_run_results){.output = allocate(4, output_shape, item)};
     bool complete = results->output != NULL;
-    if (desc->lse)
+    if (desc->lse) {
         complete = (results->lse = allocate(3, output_shape, sizeof(float))) && complete;
-    if (desc->weights)
+    }
+    if (desc->weights) {
         complete = (results->weights = allocate(4, score_shape, sizeof(float))) && complete;
-    if (desc->scores)
+    }
+    if (desc->scores) {
         complete = (results->scores = allocate(4, score_shape, sizeof(float))) && complete;
+    }
     return complete || mha_fail(error, error_size, "out of memory for the results");
 }
 
@@ -96,8 +100,9 @@ static void set_statistics(struct mha_run_results *results, const float *values,
 
     results->minimum = results->maximum = NAN;
     for (size_t i = 0; i < count; i++) {
-        if (isnan(values[i]))
+        if (isnan(values[i])) {
             continue;
+        }
         results->minimum = fmin(results->minimum, (double)values[i]);
         results->maximum = fmax(results->maximum, (double)values[i]);
         sum += (double)values[i];
@@ -139,8 +144,9 @@ bool mha_run_results_write(struct mha_run_results *results, const struct mha_run
     struct mha_npy output = output_array(results, problem);
     float *values = mha_npy_to_f32(&output);
 
-    if (!values)
+    if (!values) {
         return mha_fail(error, error_size, "out of memory for the results");
+    }
     set_statistics(results, values, output.count);
     /* What is written for bf16 is the same numbers as f32. */
     bool as_stored = output.type != MHA_NPY_BF16;
@@ -160,8 +166,9 @@ bool mha_run_results_write(struct mha_run_results *results, const struct mha_run
 static json_t *shape_json(int rank, const int64_t *shape)
 {
     json_t *array = json_array();
-    for (int axis = 0; axis < rank; axis++)
+    for (int axis = 0; axis < rank; axis++) {
         json_array_append_new(array, json_integer((json_int_t)shape[axis]));
+    }
     return array;
 }
 
@@ -183,15 +190,19 @@ static json_t *files_json(const struct mha_run_results *results,
 
     json_object_set_new(files, "output",
                         file_json(options->output, type, output.rank, output.shape));
-    if (options->lse)
+    if (options->lse) {
         json_object_set_new(files, "lse", file_json(options->lse, "f32", 3, shape));
-    if (options->weights)
+    }
+    if (options->weights) {
         json_object_set_new(files, "weights", file_json(options->weights, "f32", 4, shape));
-    if (options->scores)
+    }
+    if (options->scores) {
         json_object_set_new(files, "scores", file_json(options->scores, "f32", 4, shape));
-    if (options->plot)
+    }
+    if (options->plot) {
         json_object_set_new(files, "plot",
                             json_pack("{s:o}", "path", mha_json_text(options->plot)));
+    }
     return files;
 }
 
@@ -204,14 +215,14 @@ static enum mha_exit print_as_json(const struct mha_run_results *results,
         "{s:I s:I s:I s:I s:I s:I s:I s:I}", "B", (json_int_t)desc->B, "H", (json_int_t)desc->H,
         "HKV", (json_int_t)desc->HKV, "NQ", (json_int_t)desc->NQ, "NK", (json_int_t)desc->NK, "NP",
         (json_int_t)desc->NP, "DK", (json_int_t)desc->DK, "DV", (json_int_t)desc->DV);
-    json_t *types = json_pack("{s:s s:s s:s s:s}", "query", mha_run_type_name(desc->query.type),
-                              "key", mha_run_type_name(desc->key.type), "value",
-                              mha_run_type_name(desc->value.type), "output",
-                              mha_run_type_name(desc->output.type));
-    json_t *statistics = json_pack("{s:o s:o s:o s:I}", "min", mha_json_number(results->minimum),
-                                   "max", mha_json_number(results->maximum), "mean",
-                                   mha_json_number(results->mean), "nan",
-                                   (json_int_t)results->nan_count);
+    json_t *types =
+        json_pack("{s:s s:s s:s s:s}", "query", mha_run_type_name(desc->query.type), "key",
+                  mha_run_type_name(desc->key.type), "value", mha_run_type_name(desc->value.type),
+                  "output", mha_run_type_name(desc->output.type));
+    json_t *statistics =
+        json_pack("{s:o s:o s:o s:I}", "min", mha_json_number(results->minimum), "max",
+                  mha_json_number(results->maximum), "mean", mha_json_number(results->mean), "nan",
+                  (json_int_t)results->nan_count);
 
     return mha_print_json(json_pack(
         "{s:o s:o s:I s:o s:o s:o s:o s:o}", "device", mha_json_text(results->device), "method",
@@ -229,12 +240,15 @@ static void print_as_text(const struct mha_run_results *results,
 
     mha_npy_shape_text(output.rank, output.shape, shape, sizeof shape);
     printf("%s: %s %s", options->output, mha_run_type_name(problem->desc.output.type), shape);
-    if (output.type == MHA_NPY_BF16)
+    if (output.type == MHA_NPY_BF16) {
         printf(" (written as f4, as .npy has no bf16)");
-    if (!isnan(results->mean))
+    }
+    if (!isnan(results->mean)) {
         printf(", %g to %g, mean %g", results->minimum, results->maximum, results->mean);
-    if (results->nan_count)
+    }
+    if (results->nan_count) {
         printf(", %lld NaN", (long long)results->nan_count);
+    }
     printf("\n%s: %s, %.3g ms with copies, %zu bytes of workspace\n", results->device,
            results->method, results->milliseconds, results->workspace_bytes);
 }
@@ -243,8 +257,9 @@ enum mha_exit mha_run_results_print(const struct mha_run_results *results,
                                     const struct mha_run_problem *problem,
                                     const struct mha_run_options *options)
 {
-    if (options->as_json)
+    if (options->as_json) {
         return print_as_json(results, problem, options);
+    }
     print_as_text(results, problem, options);
     return MHA_EXIT_OK;
 }

@@ -39,10 +39,12 @@ static bool write_rows(struct mha_case *record, const struct mha_verify_settings
                        gpu_mha_cache_desc *desc, int64_t row, gpu_mha_cache_arrays *arrays)
 {
     int64_t *indices = malloc(desc->B ? (size_t)desc->B * sizeof *indices : 1);
-    if (!indices)
+    if (!indices) {
         return mha_case_fail(record, "out of memory for write indices");
-    for (int64_t b = 0; b < desc->B; b++)
+    }
+    for (int64_t b = 0; b < desc->B; b++) {
         indices[b] = row;
+    }
     desc->indices = GPU_MHA_I64;
     arrays->indices = indices;
     gpu_mha_status status = gpu_mha_cache_update(settings->context, desc, arrays);
@@ -58,21 +60,24 @@ static bool make_present(struct mha_case *record, const struct mha_verify_settin
     const int slot = PRESENT_KEY + which;
     const int64_t NT = desc->NP + desc->NK;
     const int64_t shape[4] = {desc->B, desc->HKV, NT, which ? desc->DV : desc->DK};
-    gpu_mha_cache_desc update = {.struct_size = sizeof update, .B = desc->B, .H = desc->HKV,
-                                 .D = shape[3], .NC = NT};
+    gpu_mha_cache_desc update = {
+        .struct_size = sizeof update, .B = desc->B, .H = desc->HKV, .D = shape[3], .NC = NT};
     gpu_mha_cache_arrays arrays = {.struct_size = sizeof arrays};
 
-    if (!record->outputs[slot].name)
+    if (!record->outputs[slot].name) {
         return true;
-    if (!mha_computed_make(record, computed, slot, added->type, 4, shape))
+    }
+    if (!mha_computed_make(record, computed, slot, added->type, 4, shape)) {
         return false;
+    }
     computed[slot].exact = true;
     arrays.cache = computed[slot].npy.data;
     update.cache.type = update.update.type = which ? desc->value.type : desc->key.type;
     update.N = desc->NP;
     arrays.update = record->inputs[PAST_KEY + which].npy.data;
-    if (desc->NP > 0 && !write_rows(record, settings, &update, 0, &arrays))
+    if (desc->NP > 0 && !write_rows(record, settings, &update, 0, &arrays)) {
         return false;
+    }
     update.N = desc->NK;
     update.update = which ? desc->value : desc->key;
     arrays.update = added->data;
@@ -93,8 +98,9 @@ static bool store_scores(struct mha_case *record, float *scores, struct mha_npy 
         return true;
     }
     rounded = to->type == MHA_NPY_F16 ? mha_npy_to_f16(&from) : mha_npy_to_bf16(&from);
-    if (!rounded)
+    if (!rounded) {
         return mha_case_fail(record, "out of memory for qk_matmul_output");
+    }
     memcpy(to->data, rounded, to->bytes);
     free(rounded);
     return true;
@@ -113,10 +119,12 @@ static bool run(struct mha_case *record, const struct mha_verify_settings *setti
 
     desc->method = settings->method;
     if (fused || problem->scores == GPU_MHA_SCORES_NONE) {
-        if (!mha_library_ok(record, gpu_mha(settings->context, desc, arrays)))
+        if (!mha_library_ok(record, gpu_mha(settings->context, desc, arrays))) {
             return false;
-        if (problem->scores == GPU_MHA_SCORES_NONE)
+        }
+        if (problem->scores == GPU_MHA_SCORES_NONE) {
             return true;
+        }
     }
 
     size_t output_bytes = record->outputs[Y].npy.bytes;
@@ -151,12 +159,15 @@ static bool make_outputs(struct mha_case *record, const gpu_mha_desc *desc,
     const int64_t rank4[4] = {desc->B, desc->H, desc->NQ, desc->DV};
     int64_t rank3[3] = {desc->B, desc->NQ, 0};
 
-    if (!mha_computed_make(record, computed, QK_MATMUL_OUTPUT, type, 4, scores))
+    if (!mha_computed_make(record, computed, QK_MATMUL_OUTPUT, type, 4, scores)) {
         return false;
-    if (record->inputs[Q].npy.rank == 4)
+    }
+    if (record->inputs[Q].npy.rank == 4) {
         return mha_computed_make(record, computed, Y, type, 4, rank4);
-    if (desc->DV > INT64_MAX / desc->H)
+    }
+    if (desc->DV > INT64_MAX / desc->H) {
         return mha_case_fail(record, "Y is wider than can be counted");
+    }
     rank3[2] = desc->H * desc->DV;
     return mha_computed_make(record, computed, Y, type, 3, rank3);
 }

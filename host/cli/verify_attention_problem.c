@@ -20,25 +20,29 @@ static bool read_operand(struct mha_case *record, const struct mha_case_array *i
     int64_t heads = 0;
 
     if (!mha_case_int(record, heads_attribute, 1, INT32_MAX, &heads) ||
-        !mha_input_type(record, input, &operand->tensor.type))
+        !mha_input_type(record, input, &operand->tensor.type)) {
         return false;
-    if (npy->rank != rank)
+    }
+    if (npy->rank != rank) {
         return mha_case_fail(record, "%s has %d axes where Q has %d", input->name, npy->rank, rank);
+    }
     operand->B = npy->shape[0];
     if (rank == 4) {
         operand->H = npy->shape[1];
         operand->N = npy->shape[2];
         operand->D = npy->shape[3];
         operand->tensor.layout = GPU_MHA_BHND;
-        if (heads != 0 && heads != operand->H)
+        if (heads != 0 && heads != operand->H) {
             return mha_case_fail(record, "%s is %lld, %s has %lld heads", heads_attribute,
                                  (long long)heads, input->name, (long long)operand->H);
+        }
         return true;
     }
-    if (heads == 0 || npy->shape[2] % heads != 0)
+    if (heads == 0 || npy->shape[2] % heads != 0) {
         return mha_case_fail(record, "%s is %lld, it must divide the last axis of %s, %lld",
                              heads_attribute, (long long)heads, input->name,
                              (long long)npy->shape[2]);
+    }
     operand->H = heads;
     operand->N = npy->shape[1];
     operand->D = npy->shape[2] / heads;
@@ -51,14 +55,17 @@ static bool read_sizes(struct mha_case *record, gpu_mha_desc *desc)
     struct operand q = {0}, k = {0}, v = {0};
     int rank = record->inputs[Q].npy.rank;
 
-    if (rank != 3 && rank != 4)
+    if (rank != 3 && rank != 4) {
         return mha_case_fail(record, "Q has %d axes, it must have 3 or 4", rank);
+    }
     if (!read_operand(record, &record->inputs[Q], rank, "q_num_heads", &q) ||
         !read_operand(record, &record->inputs[K], rank, "kv_num_heads", &k) ||
-        !read_operand(record, &record->inputs[V], rank, "kv_num_heads", &v))
+        !read_operand(record, &record->inputs[V], rank, "kv_num_heads", &v)) {
         return false;
-    if (q.B != k.B || q.B != v.B || k.H != v.H || k.N != v.N || q.D != k.D)
+    }
+    if (q.B != k.B || q.B != v.B || k.H != v.H || k.N != v.N || q.D != k.D) {
         return mha_case_fail(record, "the shapes of Q, K and V do not fit each other");
+    }
     desc->B = q.B;
     desc->H = q.H;
     desc->HKV = k.H;
@@ -79,19 +86,24 @@ static bool read_past(struct mha_case *record, gpu_mha_desc *desc, gpu_mha_array
     const struct mha_case_array *key = &record->inputs[PAST_KEY];
     const struct mha_case_array *value = &record->inputs[PAST_VALUE];
 
-    if (!key->name && !value->name)
+    if (!key->name && !value->name) {
         return true;
-    if (!key->name || !value->name)
+    }
+    if (!key->name || !value->name) {
         return mha_case_fail(record, "past_key and past_value must be given together");
+    }
     desc->NP = key->npy.rank == 4 ? key->npy.shape[2] : 0;
-    if (desc->NP > INT64_MAX - desc->NK)
+    if (desc->NP > INT64_MAX - desc->NK) {
         return mha_case_fail(record, "past_key and K have more keys than can be counted");
+    }
     int64_t shape[4] = {desc->B, desc->HKV, desc->NP, desc->DK};
-    if (!mha_array_expect(record, key, record->inputs[K].npy.type, 4, shape))
+    if (!mha_array_expect(record, key, record->inputs[K].npy.type, 4, shape)) {
         return false;
+    }
     shape[3] = desc->DV;
-    if (!mha_array_expect(record, value, record->inputs[V].npy.type, 4, shape))
+    if (!mha_array_expect(record, value, record->inputs[V].npy.type, 4, shape)) {
         return false;
+    }
     if (desc->NP > 0) {
         desc->past_key.type = desc->key.type;
         desc->past_value.type = desc->value.type;
@@ -106,10 +118,18 @@ static bool read_past(struct mha_case *record, gpu_mha_desc *desc, gpu_mha_array
 static bool mask_type(struct mha_case *record, gpu_mha_mask_type *type)
 {
     switch (record->inputs[ATTN_MASK].npy.type) {
-    case MHA_NPY_BOOL: *type = GPU_MHA_MASK_BOOL; return true;
-    case MHA_NPY_F32: *type = GPU_MHA_MASK_F32; return true;
-    case MHA_NPY_F16: *type = GPU_MHA_MASK_F16; return true;
-    case MHA_NPY_BF16: *type = GPU_MHA_MASK_BF16; return true;
+    case MHA_NPY_BOOL:
+        *type = GPU_MHA_MASK_BOOL;
+        return true;
+    case MHA_NPY_F32:
+        *type = GPU_MHA_MASK_F32;
+        return true;
+    case MHA_NPY_F16:
+        *type = GPU_MHA_MASK_F16;
+        return true;
+    case MHA_NPY_BF16:
+        *type = GPU_MHA_MASK_BF16;
+        return true;
     default:
         return mha_case_fail(record, "attn_mask is %s, it must be bool, f32, f16 or bf16",
                              mha_npy_type_name(record->inputs[ATTN_MASK].npy.type));
@@ -132,27 +152,31 @@ static bool pad_mask(struct mha_case *record, int64_t NT, void **padded)
     const size_t narrow = (size_t)mask->shape[mask->rank - 1];
     const void *hidden = &f32_hidden;
 
-    if (mask->type == MHA_NPY_BOOL)
+    if (mask->type == MHA_NPY_BOOL) {
         hidden = &bool_hidden;
-    else if (mask->type == MHA_NPY_F16)
+    } else if (mask->type == MHA_NPY_F16) {
         hidden = &f16_hidden;
-    else if (mask->type == MHA_NPY_BF16)
+    } else if (mask->type == MHA_NPY_BF16) {
         hidden = &bf16_hidden;
+    }
 
     size_t rows = narrow ? mask->count / narrow : 0;
-    if (narrow == 0 || (uint64_t)NT > limit || rows > limit / (size_t)NT)
+    if (narrow == 0 || (uint64_t)NT > limit || rows > limit / (size_t)NT) {
         return mha_case_fail(record, "attn_mask cannot be widened to %lld keys", (long long)NT);
+    }
     unsigned char *to = malloc(rows ? rows * (size_t)NT * item : 1);
-    if (!to)
+    if (!to) {
         return mha_case_fail(record, "out of memory for attn_mask");
+    }
     *padded = to;
     const unsigned char *from = mask->data;
     for (size_t row = 0; row < rows; row++) {
         memcpy(to, from, narrow * item);
         from += narrow * item;
         to += narrow * item;
-        for (size_t key = narrow; key < (size_t)NT; key++, to += item)
+        for (size_t key = narrow; key < (size_t)NT; key++, to += item) {
             memcpy(to, hidden, item);
+        }
     }
     return true;
 }
@@ -166,23 +190,28 @@ static bool read_mask(struct mha_case *record, gpu_mha_desc *desc, gpu_mha_array
     int64_t shape[4] = {0};
     gpu_mha_mask_type type = GPU_MHA_MASK_NONE;
 
-    if (!record->inputs[ATTN_MASK].name)
+    if (!record->inputs[ATTN_MASK].name) {
         return true;
-    if (!mask_type(record, &type))
+    }
+    if (!mask_type(record, &type)) {
         return false;
-    if (mask->rank < 1 || mask->rank > 4)
+    }
+    if (mask->rank < 1 || mask->rank > 4) {
         return mha_case_fail(record, "attn_mask has %d axes, it must have 1 to 4", mask->rank);
+    }
     memcpy(shape, mask->shape, (size_t)mask->rank * sizeof *shape);
     if (record->opset >= 24 && shape[mask->rank - 1] < NT) {
-        if (!pad_mask(record, NT, padded))
+        if (!pad_mask(record, NT, padded)) {
             return false;
+        }
         shape[mask->rank - 1] = NT;
         data = *padded;
     }
-    if (type == GPU_MHA_MASK_BOOL)
+    if (type == GPU_MHA_MASK_BOOL) {
         arrays->mask = data;
-    else
+    } else {
         arrays->bias = data;
+    }
     return mha_library_ok(record, gpu_mha_mask_broadcast(desc, type, mask->rank, shape));
 }
 
@@ -190,10 +219,12 @@ static bool read_key_lengths(struct mha_case *record, gpu_mha_desc *desc, gpu_mh
 {
     const struct mha_case_array *lengths = &record->inputs[NONPAD_KV_SEQLEN];
 
-    if (!lengths->name)
+    if (!lengths->name) {
         return true;
-    if (record->inputs[PAST_KEY].name)
+    }
+    if (record->inputs[PAST_KEY].name) {
         return mha_case_fail(record, "nonpad_kv_seqlen and past_key exclude each other");
+    }
     desc->key_lengths = GPU_MHA_I64;
     arrays->key_lengths = lengths->npy.data;
     return mha_array_expect(record, lengths, MHA_NPY_I64, 1, &desc->B);
@@ -210,14 +241,17 @@ static bool read_causal(struct mha_case *record, gpu_mha_desc *desc)
     desc->window_left = desc->window_right = -1;
     if (!mha_case_int(record, "is_causal", 0, 1, &causal) ||
         !mha_case_int(record, "left_window_size", -1, INT32_MAX, &desc->window_left) ||
-        !mha_case_int(record, "right_window_size", -1, INT32_MAX, &desc->window_right))
+        !mha_case_int(record, "right_window_size", -1, INT32_MAX, &desc->window_right)) {
         return false;
+    }
     desc->causal = (int)causal;
     desc->has_window = desc->window_left >= 0 || desc->window_right >= 0;
-    if (!desc->has_window)
+    if (!desc->has_window) {
         desc->window_left = desc->window_right = 0;
-    if (!desc->causal && !desc->has_window)
+    }
+    if (!desc->causal && !desc->has_window) {
         return true;
+    }
     if (desc->key_lengths != GPU_MHA_INDEX_NONE) {
         desc->offset_kind = GPU_MHA_BOTTOM_RIGHT;
     } else if (desc->NP > 0) {
@@ -237,13 +271,15 @@ static bool read_softmax(struct mha_case *record, gpu_mha_desc *desc)
     desc->has_scale = mha_case_has(record, "scale");
     if (!mha_case_float(record, "scale", &desc->scale) ||
         !mha_case_float(record, "softcap", &desc->softcap) ||
-        !mha_case_int(record, "softmax_precision", 0, INT32_MAX, &precision))
+        !mha_case_int(record, "softmax_precision", 0, INT32_MAX, &precision)) {
         return false;
-    if (precision != FLOAT && precision != FLOAT16 && precision != BFLOAT16)
+    }
+    if (precision != FLOAT && precision != FLOAT16 && precision != BFLOAT16) {
         return mha_case_fail(record,
                              "softmax_precision is %lld, it must be 1, 10 or 16 (float, float16, "
                              "bfloat16): the softmax runs in single precision",
                              (long long)precision);
+    }
     return true;
 }
 
@@ -253,8 +289,9 @@ static bool read_scores(struct mha_case *record, gpu_mha_scores *stage)
                                             GPU_MHA_SCORES_MASKED, GPU_MHA_SCORES_SOFTMAX};
     int64_t mode = 0;
 
-    if (!mha_case_int(record, "qk_matmul_output_mode", 0, 3, &mode))
+    if (!mha_case_int(record, "qk_matmul_output_mode", 0, 3, &mode)) {
         return false;
+    }
     *stage = record->outputs[QK_MATMUL_OUTPUT].name ? stages[mode] : GPU_MHA_SCORES_NONE;
     return true;
 }

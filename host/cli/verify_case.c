@@ -17,8 +17,9 @@ bool mha_case_fail(struct mha_case *record, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    if (vsnprintf(record->error, sizeof record->error, format, arguments) < 0)
+    if (vsnprintf(record->error, sizeof record->error, format, arguments) < 0) {
         record->error[0] = '\0';
+    }
     va_end(arguments);
     return false;
 }
@@ -26,14 +27,21 @@ bool mha_case_fail(struct mha_case *record, const char *format, ...)
 static const char *json_kind(const json_t *value)
 {
     switch (json_typeof(value)) {
-    case JSON_OBJECT: return "an object";
-    case JSON_ARRAY: return "an array";
-    case JSON_STRING: return "a string";
-    case JSON_INTEGER: return "an integer";
-    case JSON_REAL: return "a real number";
+    case JSON_OBJECT:
+        return "an object";
+    case JSON_ARRAY:
+        return "an array";
+    case JSON_STRING:
+        return "a string";
+    case JSON_INTEGER:
+        return "an integer";
+    case JSON_REAL:
+        return "a real number";
     case JSON_TRUE:
-    case JSON_FALSE: return "a boolean";
-    default: return "null";
+    case JSON_FALSE:
+        return "a boolean";
+    default:
+        return "null";
     }
 }
 
@@ -68,8 +76,9 @@ static char *join(const char *folder, const char *file)
 {
     size_t size = strlen(folder) + strlen(file) + 2;
     char *path = malloc(size);
-    if (path)
+    if (path) {
         snprintf(path, size, "%s/%s", folder, file);
+    }
     return path;
 }
 
@@ -79,19 +88,24 @@ static bool read_document(struct mha_case *record, const char *path)
     json_error_t problem;
 
     /* Looked at before it is opened: opening a named pipe would wait for a writer. */
-    if (stat(path, &info) != 0)
+    if (stat(path, &info) != 0) {
         return mha_case_fail(record, "cannot read %s: %s", path, strerror(errno));
-    if (!S_ISREG(info.st_mode))
+    }
+    if (!S_ISREG(info.st_mode)) {
         return mha_case_fail(record, "%s is not a regular file", path);
-    if (info.st_size > JSON_MAX_BYTES)
+    }
+    if (info.st_size > JSON_MAX_BYTES) {
         return mha_case_fail(record, "%s has %lld bytes, the limit is %d", path,
                              (long long)info.st_size, JSON_MAX_BYTES);
+    }
     record->document = json_load_file(path, JSON_REJECT_DUPLICATES, &problem);
-    if (!record->document)
+    if (!record->document) {
         return mha_case_fail(record, "%s, line %d: %s", path, problem.line, problem.text);
-    if (!json_is_object(record->document))
+    }
+    if (!json_is_object(record->document)) {
         return mha_case_fail(record, "%s is %s, it must be an object", path,
                              json_kind(record->document));
+    }
     return true;
 }
 
@@ -107,10 +121,12 @@ static bool read_fields(struct mha_case *record)
         !(domain = string_member(record, document, where, "domain")) ||
         !(opset = member(record, document, where, "opset_version", JSON_INTEGER, "an integer")) ||
         !(record->attributes =
-              member(record, document, where, "attributes", JSON_OBJECT, "an object")))
+              member(record, document, where, "attributes", JSON_OBJECT, "an object"))) {
         return false;
-    if (strcmp(domain, "") != 0 && strcmp(domain, "ai.onnx") != 0)
+    }
+    if (strcmp(domain, "") != 0 && strcmp(domain, "ai.onnx") != 0) {
         return mha_case_fail(record, "case.json: domain \"%s\" is not known, only \"\" is", domain);
+    }
     record->opset = json_integer_value(opset);
     summary = json_object_get(document, "summary");
     record->summary = json_is_string(summary) ? json_string_value(summary) : "";
@@ -123,14 +139,22 @@ static bool read_fields(struct mha_case *record)
 static const char *type_label(enum mha_npy_type type)
 {
     switch (type) {
-    case MHA_NPY_BOOL: return "bool";
-    case MHA_NPY_U8: return "uint8";
-    case MHA_NPY_I32: return "int32";
-    case MHA_NPY_I64: return "int64";
-    case MHA_NPY_F16: return "float16";
-    case MHA_NPY_BF16: return "bfloat16";
-    case MHA_NPY_F32: return "float32";
-    case MHA_NPY_F64: return "float64";
+    case MHA_NPY_BOOL:
+        return "bool";
+    case MHA_NPY_U8:
+        return "uint8";
+    case MHA_NPY_I32:
+        return "int32";
+    case MHA_NPY_I64:
+        return "int64";
+    case MHA_NPY_F16:
+        return "float16";
+    case MHA_NPY_BF16:
+        return "bfloat16";
+    case MHA_NPY_F32:
+        return "float32";
+    case MHA_NPY_F64:
+        return "float64";
     }
     return "unknown";
 }
@@ -142,16 +166,18 @@ static bool check_against_file(struct mha_case *record, const char *name, const 
     char text[MHA_NPY_SHAPE_TEXT];
     bool same = json_array_size(shape) == (size_t)npy->rank;
 
-    if (strcmp(label, type_label(npy->type)) != 0)
+    if (strcmp(label, type_label(npy->type)) != 0) {
         return mha_case_fail(record, "%s: case.json says %s, the file holds %s", name, label,
                              type_label(npy->type));
+    }
     for (int axis = 0; same && axis < npy->rank; axis++) {
         const json_t *size = json_array_get(shape, (size_t)axis);
         same = json_is_integer(size) && json_integer_value(size) == npy->shape[axis];
     }
-    if (!same)
+    if (!same) {
         return mha_case_fail(record, "%s: the file's shape %s is not the one in case.json", name,
                              mha_npy_shape_text(npy->rank, npy->shape, text, sizeof text));
+    }
     return true;
 }
 
@@ -161,35 +187,42 @@ static bool read_array(struct mha_case *record, const char *folder, const char *
     const char *name, *file, *label;
     json_t *index, *shape;
 
-    if (!json_is_object(entry))
+    if (!json_is_object(entry)) {
         return mha_case_fail(record, "case.json: \"%s\" has an entry that is %s, not an object",
                              list, json_kind(entry));
+    }
     if (!(name = string_member(record, entry, list, "name")) ||
         !(file = string_member(record, entry, name, "file")) ||
         !(label = string_member(record, entry, name, "dtype")) ||
         !(index = member(record, entry, name, "index", JSON_INTEGER, "an integer")) ||
-        !(shape = member(record, entry, name, "shape", JSON_ARRAY, "an array")))
+        !(shape = member(record, entry, name, "shape", JSON_ARRAY, "an array"))) {
         return false;
+    }
     /* A case never reads outside its own folder. */
-    if (file[0] == '\0' || file[0] == '.' || strchr(file, '/'))
+    if (file[0] == '\0' || file[0] == '.' || strchr(file, '/')) {
         return mha_case_fail(record, "case.json: file \"%s\" of %s is not a plain file name", file,
                              name);
+    }
     json_int_t place = json_integer_value(index);
-    if (place < 0 || place >= MHA_CASE_SLOTS)
+    if (place < 0 || place >= MHA_CASE_SLOTS) {
         return mha_case_fail(record, "case.json: index %lld of %s is not within 0 .. %d",
                              (long long)place, name, MHA_CASE_SLOTS - 1);
+    }
     struct mha_case_array *slot = &slots[place];
-    if (slot->name)
+    if (slot->name) {
         return mha_case_fail(record, "case.json: %s and %s both have index %lld", slot->name, name,
                              (long long)place);
+    }
 
     char *path = join(folder, file);
-    if (!path)
+    if (!path) {
         return mha_case_fail(record, "out of memory");
+    }
     bool read = mha_npy_read(path, &slot->npy, record->error, sizeof record->error);
     free(path);
-    if (!read)
+    if (!read) {
         return false;
+    }
     slot->name = name;
     return check_against_file(record, name, label, shape, &slot->npy);
 }
@@ -201,11 +234,14 @@ static bool read_arrays(struct mha_case *record, const char *folder, const char 
     json_t *entry;
     size_t place;
 
-    if (!entries)
+    if (!entries) {
         return false;
-    json_array_foreach(entries, place, entry) {
-        if (!read_array(record, folder, list, entry, slots))
+    }
+    json_array_foreach(entries, place, entry)
+    {
+        if (!read_array(record, folder, list, entry, slots)) {
             return false;
+        }
     }
     return true;
 }
@@ -214,8 +250,9 @@ bool mha_case_read(const char *folder, struct mha_case *record)
 {
     memset(record, 0, sizeof *record);
     char *path = join(folder, "case.json");
-    if (!path)
+    if (!path) {
         return mha_case_fail(record, "out of memory");
+    }
     bool read = read_document(record, path);
     free(path);
     return read && read_fields(record) && read_arrays(record, folder, "inputs", record->inputs) &&
@@ -243,15 +280,18 @@ bool mha_case_int(struct mha_case *record, const char *attribute, int64_t minimu
                   int64_t *value)
 {
     const json_t *number = json_object_get(record->attributes, attribute);
-    if (!number)
+    if (!number) {
         return true;
-    if (!json_is_integer(number))
+    }
+    if (!json_is_integer(number)) {
         return mha_case_fail(record, "attribute %s is %s, it must be an integer", attribute,
                              json_kind(number));
+    }
     json_int_t found = json_integer_value(number);
-    if (found < minimum || found > maximum)
+    if (found < minimum || found > maximum) {
         return mha_case_fail(record, "attribute %s is %lld, it must be within %lld .. %lld",
                              attribute, (long long)found, (long long)minimum, (long long)maximum);
+    }
     *value = found;
     return true;
 }
@@ -259,14 +299,17 @@ bool mha_case_int(struct mha_case *record, const char *attribute, int64_t minimu
 bool mha_case_float(struct mha_case *record, const char *attribute, float *value)
 {
     const json_t *number = json_object_get(record->attributes, attribute);
-    if (!number)
+    if (!number) {
         return true;
-    if (!json_is_number(number))
+    }
+    if (!json_is_number(number)) {
         return mha_case_fail(record, "attribute %s is %s, it must be a number", attribute,
                              json_kind(number));
+    }
     double found = json_number_value(number);
-    if (!(fabs(found) <= FLT_MAX))
+    if (!(fabs(found) <= FLT_MAX)) {
         return mha_case_fail(record, "attribute %s is %g, it must fit a float", attribute, found);
+    }
     *value = (float)found;
     return true;
 }
@@ -274,11 +317,13 @@ bool mha_case_float(struct mha_case *record, const char *attribute, float *value
 bool mha_case_string(struct mha_case *record, const char *attribute, const char **value)
 {
     const json_t *text = json_object_get(record->attributes, attribute);
-    if (!text)
+    if (!text) {
         return true;
-    if (!json_is_string(text))
+    }
+    if (!json_is_string(text)) {
         return mha_case_fail(record, "attribute %s is %s, it must be a string", attribute,
                              json_kind(text));
+    }
     *value = json_string_value(text);
     return true;
 }

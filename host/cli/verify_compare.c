@@ -12,9 +12,12 @@ struct rounding {
 static struct rounding type_rounding(enum mha_npy_type type)
 {
     switch (type) {
-    case MHA_NPY_F16: return (struct rounding){0x1p-11, 0x1p-24};
-    case MHA_NPY_BF16: return (struct rounding){0x1p-8, 0x1p-133};
-    default: return (struct rounding){0x1p-24, 0x1p-149};
+    case MHA_NPY_F16:
+        return (struct rounding){0x1p-11, 0x1p-24};
+    case MHA_NPY_BF16:
+        return (struct rounding){0x1p-8, 0x1p-133};
+    default:
+        return (struct rounding){0x1p-24, 0x1p-149};
     }
 }
 
@@ -23,18 +26,21 @@ static double largest_magnitude(const double *values, size_t count)
     double largest = 0.0;
 
     for (size_t i = 0; i < count; i++) {
-        if (isfinite(values[i]) && fabs(values[i]) > largest)
+        if (isfinite(values[i]) && fabs(values[i]) > largest) {
             largest = fabs(values[i]);
+        }
     }
     return largest;
 }
 
 static double element_error(double want, double got)
 {
-    if (isnan(want) || isnan(got))
+    if (isnan(want) || isnan(got)) {
         return isnan(want) && isnan(got) ? 0.0 : INFINITY;
-    if (isinf(want) || isinf(got))
+    }
+    if (isinf(want) || isinf(got)) {
         return want == got ? 0.0 : INFINITY;
+    }
     return fabs(got - want);
 }
 
@@ -48,8 +54,9 @@ static void compare(const double *want, const double *got, size_t count, struct 
         double bound = slack + rounding.smallest +
                        (isfinite(want[i]) ? 2.0 * rounding.unit * fabs(want[i]) : 0.0);
         double share = bound > 0.0 ? error / bound : (error > 0.0 ? INFINITY : 0.0);
-        if (error > bound)
+        if (error > bound) {
             result->misses++;
+        }
         if (share > worst_share) {
             worst_share = share;
             result->worst = i;

@@ -11,10 +11,7 @@ static const struct mha_operator_item attributes[] = {
     {NULL, 0, false},
 };
 static const struct mha_operator_item inputs[] = {
-    {"X", 23, true},
-    {"cos_cache", 23, true},
-    {"sin_cache", 23, true},
-    {"position_ids", 23, false},
+    {"X", 23, true},  {"cos_cache", 23, true}, {"sin_cache", 23, true}, {"position_ids", 23, false},
     {NULL, 0, false},
 };
 static const struct mha_operator_item outputs[] = {
@@ -29,21 +26,24 @@ static bool describe_x(struct mha_case *record, gpu_mha_rotary_desc *desc)
     int64_t heads = 0;
 
     if (!mha_case_int(record, "num_heads", 0, INT32_MAX, &heads) ||
-        !mha_input_type(record, &record->inputs[X], &desc->input.type))
+        !mha_input_type(record, &record->inputs[X], &desc->input.type)) {
         return false;
+    }
     if (x->rank == 4) {
         desc->H = x->shape[1];
         desc->N = x->shape[2];
         desc->D = x->shape[3];
         desc->input.layout = GPU_MHA_BHND;
-        if (heads != 0 && heads != desc->H)
+        if (heads != 0 && heads != desc->H) {
             return mha_case_fail(record, "num_heads is %lld, X has %lld heads", (long long)heads,
                                  (long long)desc->H);
+        }
     } else if (x->rank == 3) {
-        if (heads == 0 || x->shape[2] % heads != 0)
+        if (heads == 0 || x->shape[2] % heads != 0) {
             return mha_case_fail(record,
                                  "num_heads is %lld, it must divide the last axis of X, %lld",
                                  (long long)heads, (long long)x->shape[2]);
+        }
         desc->H = heads;
         desc->N = x->shape[1];
         desc->D = x->shape[2] / heads;
@@ -66,15 +66,18 @@ static bool describe_caches(struct mha_case *record, gpu_mha_rotary_desc *desc)
     int64_t rotated = desc->R ? desc->R : desc->D;
     int64_t shape[3] = {desc->B, desc->N, rotated / 2};
 
-    if (!mha_input_type(record, cos_cache, &desc->cache_type))
+    if (!mha_input_type(record, cos_cache, &desc->cache_type)) {
         return false;
-    if (!positions->name)
+    }
+    if (!positions->name) {
         return mha_array_expect(record, cos_cache, type, 3, shape) &&
                mha_array_expect(record, sin_cache, type, 3, shape);
+    }
 
     desc->positions = GPU_MHA_I64;
-    if (!mha_array_expect(record, positions, MHA_NPY_I64, 2, shape))
+    if (!mha_array_expect(record, positions, MHA_NPY_I64, 2, shape)) {
         return false;
+    }
     desc->P = cos_cache->npy.rank == 2 ? cos_cache->npy.shape[0] : 0;
     shape[0] = desc->P;
     shape[1] = rotated / 2;
@@ -92,8 +95,9 @@ static bool compute(struct mha_case *record, const struct mha_verify_settings *s
     if (!mha_case_int(record, "interleaved", 0, 1, &interleaved) ||
         !mha_case_int(record, "rotary_embedding_dim", 0, INT32_MAX, &desc.R) ||
         !describe_x(record, &desc) || !describe_caches(record, &desc) ||
-        !mha_computed_make(record, computed, Y, x->type, x->rank, x->shape))
+        !mha_computed_make(record, computed, Y, x->type, x->rank, x->shape)) {
         return false;
+    }
     desc.interleaved = (int)interleaved;
 
     gpu_mha_rotary_arrays arrays = {

@@ -28,8 +28,9 @@ static bool product(struct mha_case *record, const int64_t *shape, int first, in
 {
     *result = 1;
     for (int axis = first; axis < last; axis++) {
-        if (shape[axis] != 0 && *result > INT64_MAX / shape[axis])
+        if (shape[axis] != 0 && *result > INT64_MAX / shape[axis]) {
             return mha_case_fail(record, "past_cache has more elements than can be counted");
+        }
         *result *= shape[axis];
     }
     return true;
@@ -48,22 +49,28 @@ static bool describe(struct mha_case *record, gpu_mha_cache_desc *desc)
     int64_t axis = -2;
     int64_t shape[MHA_NPY_MAX_RANK];
 
-    if (cache->rank < 2)
+    if (cache->rank < 2) {
         return mha_case_fail(record, "past_cache has %d axes, it must have at least 2",
                              cache->rank);
+    }
     if (!mha_case_int(record, "axis", -cache->rank, cache->rank - 1, &axis) ||
-        !mha_case_string(record, "mode", &mode))
+        !mha_case_string(record, "mode", &mode)) {
         return false;
-    if (axis < 0)
+    }
+    if (axis < 0) {
         axis += cache->rank;
-    if (axis == 0)
+    }
+    if (axis == 0) {
         return mha_case_fail(record, "axis names the batch, it must name another axis");
-    if (strcmp(mode, "linear") != 0 && strcmp(mode, "circular") != 0)
+    }
+    if (strcmp(mode, "linear") != 0 && strcmp(mode, "circular") != 0) {
         return mha_case_fail(record, "mode is \"%s\", it must be linear or circular", mode);
+    }
 
     memcpy(shape, cache->shape, sizeof shape);
-    if (update->npy.rank == cache->rank)
+    if (update->npy.rank == cache->rank) {
         shape[axis] = update->npy.shape[axis];
+    }
     desc->circular = strcmp(mode, "circular") == 0;
     desc->B = cache->shape[0];
     desc->N = shape[axis];
@@ -73,8 +80,9 @@ static bool describe(struct mha_case *record, gpu_mha_cache_desc *desc)
         (indices->name && !mha_array_expect(record, indices, MHA_NPY_I64, 1, cache->shape)) ||
         !mha_input_type(record, update, &desc->update.type) ||
         !product(record, cache->shape, 1, (int)axis, &desc->H) ||
-        !product(record, cache->shape, (int)axis + 1, cache->rank, &desc->D))
+        !product(record, cache->shape, (int)axis + 1, cache->rank, &desc->D)) {
         return false;
+    }
     desc->cache.type = desc->update.type;
     return true;
 }
@@ -86,8 +94,9 @@ static bool compute(struct mha_case *record, const struct mha_verify_settings *s
     gpu_mha_cache_desc desc = {.struct_size = sizeof desc};
 
     if (!describe(record, &desc) || !mha_computed_make(record, computed, PRESENT_CACHE, cache->type,
-                                                       cache->rank, cache->shape))
+                                                       cache->rank, cache->shape)) {
         return false;
+    }
     computed[PRESENT_CACHE].exact = true;
     memcpy(computed[PRESENT_CACHE].npy.data, cache->data, cache->bytes);
 

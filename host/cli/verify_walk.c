@@ -30,8 +30,9 @@ static char *join(const char *folder, const char *name)
     const char *slash = folder[0] != '\0' && folder[strlen(folder) - 1] == '/' ? "" : "/";
     size_t size = strlen(folder) + strlen(name) + 2;
     char *path = malloc(size);
-    if (path)
+    if (path) {
         snprintf(path, size, "%s%s%s", folder, slash, name);
+    }
     return path;
 }
 
@@ -49,8 +50,9 @@ static int by_name(const struct dirent **a, const struct dirent **b)
 static bool contains(struct dirent **entries, int count, const char *name)
 {
     for (int i = 0; i < count; i++) {
-        if (strcmp(entries[i]->d_name, name) == 0)
+        if (strcmp(entries[i]->d_name, name) == 0) {
             return true;
+        }
     }
     return false;
 }
@@ -62,10 +64,11 @@ static void walk_entry(struct walk *walk, const char *folder, const char *name, 
     struct stat info;
     char *path = join(folder, name);
 
-    if (!path)
+    if (!path) {
         visit(walk, folder, "out of memory");
-    else if (lstat(path, &info) == 0 && S_ISDIR(info.st_mode))
+    } else if (lstat(path, &info) == 0 && S_ISDIR(info.st_mode)) {
         walk_folder(walk, path, depth);
+    }
     free(path);
 }
 
@@ -85,11 +88,13 @@ static void walk_folder(struct walk *walk, const char *folder, int depth)
         return;
     }
     bool is_case = contains(entries, count, "case.json");
-    if (is_case)
+    if (is_case) {
         visit(walk, folder, NULL);
+    }
     for (int i = 0; i < count; i++) {
-        if (!is_case)
+        if (!is_case) {
             walk_entry(walk, folder, entries[i]->d_name, depth + 1);
+        }
         free(entries[i]);
     }
     free(entries);
@@ -100,6 +105,7 @@ void mha_walk_cases(const char *folder, mha_walk_visit callback, void *user)
     struct walk walk = {callback, user, 0};
 
     walk_folder(&walk, folder, 0);
-    if (walk.visits == 0)
+    if (walk.visits == 0) {
         visit(&walk, folder, "there is no case.json in this folder or below it");
+    }
 }

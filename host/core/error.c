@@ -48,19 +48,22 @@ static const char *kept_build_log(void)
 static void keep_build_log(const char *log)
 {
     pthread_once(&log_key_once, make_log_key);
-    if (!log_key_made)
+    if (!log_key_made) {
         return;
+    }
 
     char *copy = NULL;
     if (*log) {
         size_t size = strlen(log) + 1;
         copy = malloc(size);
-        if (copy)
+        if (copy) {
             memcpy(copy, log, size);
+        }
     }
     void *old = pthread_getspecific(log_key);
-    if (old == copy)
+    if (old == copy) {
         return;
+    }
     if (pthread_setspecific(log_key, copy) == 0) {
         free(old);
     } else {
@@ -72,8 +75,9 @@ static void keep_build_log(const char *log)
 static void mark_cut(struct sentence *s)
 {
     size_t end = sizeof s->text - 4;
-    while (end > 0 && ((unsigned char)s->text[end] & 0xC0) == 0x80)
+    while (end > 0 && ((unsigned char)s->text[end] & 0xC0) == 0x80) {
         end--;
+    }
     memcpy(s->text + end, "...", 4);
     s->length = end + 3;
 }
@@ -174,8 +178,9 @@ gpu_mha_status mha_error_build(cl_int code, const char *source, const char *log)
            (int)code, source);
     int length;
     const char *line = telling_line(log, &length);
-    if (length > 0)
+    if (length > 0) {
         append(&message, ": %.*s", length, line);
+    }
     return keep(GPU_MHA_BUILD, &message, code, "clBuildProgram", log);
 }
 
@@ -185,8 +190,9 @@ gpu_mha_status mha_error_blas(int code, const char *call)
     struct sentence message = {.length = 0};
     append(&message, "%s failed with CLBlast status %d", call, code);
     const char *name = mha_error_cl_name((cl_int)code);
-    if (strncmp(name, "CL_", 3) == 0)
+    if (strncmp(name, "CL_", 3) == 0) {
         append(&message, " (%s)", name);
+    }
     return keep(memory_status_or((cl_int)code, GPU_MHA_BLAS), &message, (cl_int)code, call, "");
 }
 

@@ -36,7 +36,8 @@ const char *mha_error_cl_name(cl_int code);
 /* For functions in which nothing needs releasing. */
 #define MHA_RETURN_IF(condition, status, ...)                                                      \
     do {                                                                                           \
-        if (condition) return mha_error_set(status, __VA_ARGS__);                                  \
+        if (condition)                                                                             \
+            return mha_error_set(status, __VA_ARGS__);                                             \
     } while (0)
 
 #define MHA_INVALID_IF(condition, ...) MHA_RETURN_IF(condition, GPU_MHA_INVALID, __VA_ARGS__)
@@ -44,13 +45,15 @@ const char *mha_error_cl_name(cl_int code);
 #define MHA_TRY(expression)                                                                        \
     do {                                                                                           \
         gpu_mha_status status_of_try = (expression);                                               \
-        if (status_of_try != GPU_MHA_OK) return status_of_try;                                     \
+        if (status_of_try != GPU_MHA_OK)                                                           \
+            return status_of_try;                                                                  \
     } while (0)
 
 #define MHA_TRY_CL(expression, call, ...)                                                          \
     do {                                                                                           \
         cl_int code_of_try = (expression);                                                         \
-        if (code_of_try != CL_SUCCESS) return mha_error_cl(code_of_try, call, __VA_ARGS__);        \
+        if (code_of_try != CL_SUCCESS)                                                             \
+            return mha_error_cl(code_of_try, call, __VA_ARGS__);                                   \
     } while (0)
 
 #endif

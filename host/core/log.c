@@ -35,8 +35,9 @@ static void write_line(enum mha_log_level level, const char *line)
 static void read_level(void)
 {
     const char *wanted = getenv("GPU_MHA_LOG");
-    if (!wanted || !*wanted)
+    if (!wanted || !*wanted) {
         return;
+    }
     for (int level = 0; level < LEVEL_COUNT; level++) {
         if (strcmp(wanted, level_names[level]) == 0) {
             shown_level = (enum mha_log_level)level;
@@ -58,18 +59,21 @@ int mha_log_shows(enum mha_log_level level)
 
 void mha_log(enum mha_log_level level, const char *format, ...)
 {
-    if (!mha_log_shows(level))
+    if (!mha_log_shows(level)) {
         return;
+    }
 
     char line[2048];
     va_list args;
     va_start(args, format);
     int length = vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    if (length < 0)
+    if (length < 0) {
         return;
-    if ((size_t)length >= sizeof line)
+    }
+    if ((size_t)length >= sizeof line) {
         memcpy(line + sizeof line - 4, "...", 4);
+    }
     write_line(level, line);
 }
 

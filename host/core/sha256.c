@@ -30,8 +30,9 @@ static uint32_t read_word(const unsigned char *bytes)
 static void add_block(uint32_t H[8], const unsigned char *block)
 {
     uint32_t W[64];
-    for (int t = 0; t < 16; t++)
+    for (int t = 0; t < 16; t++) {
         W[t] = read_word(block + 4 * t);
+    }
     for (int t = 16; t < 64; t++) {
         uint32_t s0 = rotr(W[t - 15], 7) ^ rotr(W[t - 15], 18) ^ (W[t - 15] >> 3);
         uint32_t s1 = rotr(W[t - 2], 17) ^ rotr(W[t - 2], 19) ^ (W[t - 2] >> 10);
@@ -56,24 +57,29 @@ void mha_sha256(const void *data, size_t size, unsigned char digest[MHA_SHA256_B
                      0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
     const unsigned char *bytes = data;
     size_t whole = size / BLOCK_BYTES;
-    for (size_t i = 0; i < whole; i++)
+    for (size_t i = 0; i < whole; i++) {
         add_block(H, bytes + i * BLOCK_BYTES);
+    }
 
     /* The rest, a one bit, zeros, and the length in bits as the last eight bytes. */
     unsigned char tail[2 * BLOCK_BYTES] = {0};
     size_t rest = size % BLOCK_BYTES;
-    if (rest > 0)
+    if (rest > 0) {
         memcpy(tail, bytes + whole * BLOCK_BYTES, rest);
+    }
     tail[rest] = 0x80;
     size_t padded = rest + 9 <= BLOCK_BYTES ? BLOCK_BYTES : 2 * BLOCK_BYTES;
     uint64_t bits = (uint64_t)size * 8;
-    for (int i = 0; i < 8; i++)
+    for (int i = 0; i < 8; i++) {
         tail[padded - 1 - (size_t)i] = (unsigned char)(bits >> 8 * i);
-    for (size_t at = 0; at < padded; at += BLOCK_BYTES)
+    }
+    for (size_t at = 0; at < padded; at += BLOCK_BYTES) {
         add_block(H, tail + at);
+    }
 
-    for (int i = 0; i < MHA_SHA256_BYTES; i++)
+    for (int i = 0; i < MHA_SHA256_BYTES; i++) {
         digest[i] = (unsigned char)(H[i / 4] >> (24 - 8 * (i % 4)));
+    }
 }
 
 void mha_sha256_text(const unsigned char digest[MHA_SHA256_BYTES], char text[MHA_SHA256_HEX])

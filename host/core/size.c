@@ -3,17 +3,20 @@
 
 int64_t mha_size_add(int64_t a, int64_t b)
 {
-    if (a < 0 || b < 0 || a > INT64_MAX - b)
+    if (a < 0 || b < 0 || a > INT64_MAX - b) {
         return INT64_MAX;
+    }
     return a + b;
 }
 
 int64_t mha_size_mul(int64_t a, int64_t b)
 {
-    if (a < 0 || b < 0)
+    if (a < 0 || b < 0) {
         return INT64_MAX;
-    if (b != 0 && a > INT64_MAX / b)
+    }
+    if (b != 0 && a > INT64_MAX / b) {
         return INT64_MAX;
+    }
     return a * b;
 }
 
@@ -24,8 +27,9 @@ int64_t mha_size_round_up(int64_t a, int64_t step)
 
 int64_t mha_size_ceil_div(int64_t a, int64_t b)
 {
-    if (a < 0 || a == INT64_MAX)
+    if (a < 0 || a == INT64_MAX) {
         return INT64_MAX;
+    }
     return a / b + (a % b != 0);
 }
 

@@ -10,14 +10,17 @@
  */
 static int reserve(struct mha_strbuf *s, size_t more)
 {
-    if (s->failed)
+    if (s->failed) {
         return 0;
-    if (more < s->capacity - s->length)
+    }
+    if (more < s->capacity - s->length) {
         return 1;
+    }
 
     size_t wanted = s->capacity > 0 ? s->capacity : 64;
-    while (wanted - s->length <= more && wanted <= SIZE_MAX / 2)
+    while (wanted - s->length <= more && wanted <= SIZE_MAX / 2) {
         wanted *= 2;
+    }
     char *text = wanted - s->length > more ? realloc(s->text, wanted) : NULL;
     if (!text) {
         s->failed = 1;
@@ -30,10 +33,12 @@ static int reserve(struct mha_strbuf *s, size_t more)
 
 void mha_strbuf_append(struct mha_strbuf *s, const char *bytes, size_t length)
 {
-    if (!reserve(s, length))
+    if (!reserve(s, length)) {
         return;
-    if (length > 0)
+    }
+    if (length > 0) {
         memcpy(s->text + s->length, bytes, length);
+    }
     s->length += length;
     s->text[s->length] = '\0';
 }
@@ -44,10 +49,12 @@ void mha_strbuf_printf(struct mha_strbuf *s, const char *format, ...)
     va_start(args, format);
     int length = vsnprintf(NULL, 0, format, args);
     va_end(args);
-    if (length < 0)
+    if (length < 0) {
         s->failed = 1;
-    if (s->failed || !reserve(s, (size_t)length))
+    }
+    if (s->failed || !reserve(s, (size_t)length)) {
         return;
+    }
 
     va_start(args, format);
     vsnprintf(s->text + s->length, (size_t)length + 1, format, args);

@@ -53,10 +53,14 @@ size_t mha_index_bytes(gpu_mha_index_type type)
 size_t mha_mask_bytes(gpu_mha_mask_type type)
 {
     switch (type) {
-    case GPU_MHA_MASK_NONE: return 0;
-    case GPU_MHA_MASK_BOOL: return 1;
-    case GPU_MHA_MASK_F32: return 4;
-    default: return 2;
+    case GPU_MHA_MASK_NONE:
+        return 0;
+    case GPU_MHA_MASK_BOOL:
+        return 1;
+    case GPU_MHA_MASK_F32:
+        return 4;
+    default:
+        return 2;
     }
 }
 

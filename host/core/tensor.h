@@ -9,9 +9,9 @@
 #define MHA_LENGTH_MAX ((int64_t)1 << 40)
 
 /*
- * Copies a public struct of the caller's into `copy`, whose size the library was built with. `given`
- * is the struct's struct_size, `size_0_1` its size in version 0.1. Fields the caller does not know
- * become 0; fields the library does not know must be 0.
+ * Copies a public struct of the caller's into `copy`, whose size the library was built with.
+ * `given` is the struct's struct_size, `size_0_1` its size in version 0.1. Fields the caller does
+ * not know become 0; fields the library does not know must be 0.
  */
 gpu_mha_status mha_struct_read(void *copy, size_t copy_size, const void *from, size_t given,
                                size_t size_0_1, const char *name);

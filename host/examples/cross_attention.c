@@ -84,8 +84,9 @@ static double worst_row_sum(void)
         const float *w = weights[0][0][0] + row * SOURCE;
         double sum = 0.0;
         for (int j = 0; j < SOURCE; j++) {
-            if (j >= source_length[b] && w[j] != 0.0f)
+            if (j >= source_length[b] && w[j] != 0.0f) {
                 return INFINITY;
+            }
             sum += w[j];
         }
         worst = fmax(worst, fabs(sum - 1.0));
@@ -97,8 +98,9 @@ static void spoil_padding(void)
 {
     for (int b = 0; b < B; b++) {
         for (int j = source_length[b]; j < SOURCE; j++) {
-            for (int x = 0; x < ENCODER; x++)
+            for (int x = 0; x < ENCODER; x++) {
                 encoder[b][j][x] = NAN;
+            }
         }
     }
 }

@@ -30,15 +30,17 @@ static float qkv[B * N * ROW], output[B * N * H * D];
 
 static int cl_failed(const char *what, cl_int code)
 {
-    if (code != CL_SUCCESS)
+    if (code != CL_SUCCESS) {
         fprintf(stderr, "enqueue: %s: OpenCL error %d\n", what, (int)code);
+    }
     return code != CL_SUCCESS;
 }
 
 static int mha_failed(const char *what, gpu_mha_status status)
 {
-    if (status != GPU_MHA_OK)
+    if (status != GPU_MHA_OK) {
         fprintf(stderr, "enqueue: %s: %s\n", what, gpu_mha_last_error());
+    }
     return status != GPU_MHA_OK;
 }
 
@@ -48,11 +50,13 @@ static int find_device(cl_device_id *device)
     cl_platform_id platforms[16];
     cl_uint count = 0;
     cl_int code = clGetPlatformIDs(16, platforms, &count);
-    if (cl_failed("clGetPlatformIDs", code))
+    if (cl_failed("clGetPlatformIDs", code)) {
         return 1;
+    }
     code = CL_DEVICE_NOT_FOUND;
-    for (cl_uint p = 0; p < count && p < 16 && code == CL_DEVICE_NOT_FOUND; p++)
+    for (cl_uint p = 0; p < count && p < 16 && code == CL_DEVICE_NOT_FOUND; p++) {
         code = clGetDeviceIDs(platforms[p], CL_DEVICE_TYPE_ALL, 1, device, NULL);
+    }
     return cl_failed("clGetDeviceIDs", code);
 }
 
@@ -61,15 +65,18 @@ static int open_device(struct objects *o)
 {
     cl_command_queue_properties properties;
     cl_int code;
-    if (find_device(&o->device))
+    if (find_device(&o->device)) {
         return 1;
+    }
     o->cl = clCreateContext(NULL, 1, &o->device, NULL, NULL, &code);
-    if (cl_failed("clCreateContext", code))
+    if (cl_failed("clCreateContext", code)) {
         return 1;
+    }
     code = clGetDeviceInfo(o->device, CL_DEVICE_QUEUE_PROPERTIES, sizeof properties, &properties,
                            NULL);
-    if (cl_failed("clGetDeviceInfo", code))
+    if (cl_failed("clGetDeviceInfo", code)) {
         return 1;
+    }
     properties &= CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE;
     o->queue = clCreateCommandQueue(o->cl, o->device, properties, &code);
     return cl_failed("clCreateCommandQueue", code);
@@ -104,13 +111,16 @@ static int make_buffers(struct objects *o)
     const size_t bytes = gpu_mha_plan_workspace_bytes(o->plan);
     cl_int code;
     o->qkv = clCreateBuffer(o->cl, CL_MEM_READ_ONLY, sizeof qkv, NULL, &code);
-    if (cl_failed("clCreateBuffer", code))
+    if (cl_failed("clCreateBuffer", code)) {
         return 1;
+    }
     o->output = clCreateBuffer(o->cl, CL_MEM_READ_WRITE, sizeof output, NULL, &code);
-    if (cl_failed("clCreateBuffer", code))
+    if (cl_failed("clCreateBuffer", code)) {
         return 1;
-    if (bytes > 0) /* OpenCL has no empty buffers */
+    }
+    if (bytes > 0) { /* OpenCL has no empty buffers */
         o->workspace = clCreateBuffer(o->cl, CL_MEM_READ_WRITE, bytes, NULL, &code);
+    }
     return cl_failed("clCreateBuffer", code);
 }
 
@@ -127,11 +137,13 @@ static int run(struct objects *o)
     };
     cl_int code =
         clEnqueueWriteBuffer(o->queue, o->qkv, CL_FALSE, 0, sizeof qkv, qkv, 0, NULL, &o->uploaded);
-    if (cl_failed("clEnqueueWriteBuffer", code))
+    if (cl_failed("clEnqueueWriteBuffer", code)) {
         return 1;
+    }
     if (mha_failed("attention",
-                   gpu_mha_enqueue(o->plan, o->queue, &buffers, 1, &o->uploaded, &o->attended)))
+                   gpu_mha_enqueue(o->plan, o->queue, &buffers, 1, &o->uploaded, &o->attended))) {
         return 1;
+    }
     code = clEnqueueReadBuffer(o->queue, o->output, CL_TRUE, 0, sizeof output, output, 1,
                                &o->attended, NULL);
     return cl_failed("clEnqueueReadBuffer", code);
@@ -140,8 +152,9 @@ static int run(struct objects *o)
 static void fill_values(void)
 {
     for (int row = 0; row < B * N; row++) {
-        for (int x = 2 * H * D; x < ROW; x++)
+        for (int x = 2 * H * D; x < ROW; x++) {
             qkv[row * ROW + x] = (float)(row % N);
+        }
     }
 }
 
@@ -149,8 +162,9 @@ static double largest_error(void)
 {
     double largest = 0.0;
     for (int row = 0; row < B * N; row++) {
-        for (int x = 0; x < H * D; x++)
+        for (int x = 0; x < H * D; x++) {
             largest = fmax(largest, fabs(output[row * H * D + x] - 0.5 * (row % N)));
+        }
     }
     return largest;
 }
@@ -158,24 +172,32 @@ static double largest_error(void)
 static void close_all(struct objects *o)
 {
     /* Commands that read or write our memory may still be on their way after a failure. */
-    if (o->queue)
+    if (o->queue) {
         clFinish(o->queue);
-    if (o->attended)
+    }
+    if (o->attended) {
         clReleaseEvent(o->attended);
-    if (o->uploaded)
+    }
+    if (o->uploaded) {
         clReleaseEvent(o->uploaded);
-    if (o->workspace)
+    }
+    if (o->workspace) {
         clReleaseMemObject(o->workspace);
-    if (o->output)
+    }
+    if (o->output) {
         clReleaseMemObject(o->output);
-    if (o->qkv)
+    }
+    if (o->qkv) {
         clReleaseMemObject(o->qkv);
+    }
     gpu_mha_plan_release(o->plan);
     gpu_mha_context_release(o->context);
-    if (o->queue)
+    if (o->queue) {
         clReleaseCommandQueue(o->queue);
-    if (o->cl)
+    }
+    if (o->cl) {
         clReleaseContext(o->cl);
+    }
 }
 
 int main(void)

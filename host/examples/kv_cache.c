@@ -111,10 +111,12 @@ static gpu_mha_status step(int first, int entries, int count)
         memcpy(v + e * count * HKV * D, value[b][at], (size_t)count * kv_row);
     }
     status = append(first, entries, count, k, v);
-    if (status)
+    if (status) {
         return status;
-    for (int e = 0; e < entries; e++)
+    }
+    for (int e = 0; e < entries; e++) {
         length[first + e] += count;
+    }
     status = attend(first, entries, count, q, o);
     for (int e = 0; e < entries; e++) {
         const int b = first + e;
@@ -127,10 +129,12 @@ static gpu_mha_status step(int first, int entries, int count)
 static gpu_mha_status generate(void)
 {
     gpu_mha_status status = GPU_MHA_OK;
-    for (int b = 0; b < B && !status; b++)
+    for (int b = 0; b < B && !status; b++) {
         status = step(b, 1, prompt[b]);
-    while (!status && length[0] < TOKENS)
+    }
+    while (!status && length[0] < TOKENS) {
         status = step(0, B, 1);
+    }
     return status;
 }
 
@@ -170,8 +174,9 @@ int main(void)
     }
     for (int b = 0; b < B; b++) {
         const float *got = stepwise[b][0][0], *want = whole[b][0][0];
-        for (int x = 0; x < length[b] * H * D; x++)
+        for (int x = 0; x < length[b] * H * D; x++) {
             largest = fmax(largest, fabs((double)got[x] - want[x]));
+        }
     }
     const int right = largest < 1e-5;
     printf("kv_cache: %d and %d tokens, largest difference from one call %.1e: %s\n",

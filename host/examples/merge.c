@@ -80,8 +80,9 @@ static gpu_mha_status merge(const struct result *a, const struct result *b, stru
 static double largest_difference(const float *x, const float *y, int count)
 {
     double largest = 0.0;
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
         largest = fmax(largest, fabs((double)x[i] - y[i]));
+    }
     return largest;
 }
 

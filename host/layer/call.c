@@ -51,8 +51,7 @@ static void list_maps(struct call *call, const gpu_mha_layer_arrays *a)
         const struct mha_linear *map = &maps[m];
         const int own = map->weight_rows > 0;
         if (map->input_name != NULL) {
-            t[QUERY_INPUT + m] =
-                mha_transfer_in(map->input_name, 1, inputs[m], view_of_input(map));
+            t[QUERY_INPUT + m] = mha_transfer_in(map->input_name, 1, inputs[m], view_of_input(map));
         }
         t[WEIGHT_Q + m] = mha_transfer_in(map->weight_name, own, weights[m],
                                           mha_view_flat(map->weight_rows * map->K, bytes));
@@ -86,10 +85,8 @@ static void describe_device(struct call *call)
     const struct mha_transfer *t = call->arrays;
     d->layer = call->problem.desc;
     d->attention = call->problem.attention_desc;
-    d->attention.mask =
-        mha_arrays_device_mask(&t[INPUTS + MHA_ARRAY_MASK], d->attention.mask.type);
-    d->attention.bias =
-        mha_arrays_device_mask(&t[INPUTS + MHA_ARRAY_BIAS], d->attention.bias.type);
+    d->attention.mask = mha_arrays_device_mask(&t[INPUTS + MHA_ARRAY_MASK], d->attention.mask.type);
+    d->attention.bias = mha_arrays_device_mask(&t[INPUTS + MHA_ARRAY_BIAS], d->attention.bias.type);
 }
 
 static gpu_mha_buffer buffer(const struct call *call, int which)

@@ -18,8 +18,8 @@ static gpu_mha_status check_desc(const gpu_mha_cache_desc *d)
     MHA_TRY(mha_length_check("D", d->D, 1));
     MHA_TRY(mha_length_check("N", d->N, 0));
     MHA_TRY(mha_length_check("NC", d->NC, 0));
-    MHA_INVALID_IF(d->N > d->NC, "N is %" PRId64 ": it must be at most NC, which is %" PRId64,
-                   d->N, d->NC);
+    MHA_INVALID_IF(d->N > d->NC, "N is %" PRId64 ": it must be at most NC, which is %" PRId64, d->N,
+                   d->NC);
     MHA_TRY(mha_flag_check("circular", d->circular));
     return mha_index_type_check("indices", d->indices);
 }
@@ -114,17 +114,16 @@ static void write_rows(const struct mha_cache_params *p, const struct mha_tensor
 static gpu_mha_status convert_rows(gpu_mha_context *context, const struct mha_operator *op,
                                    const struct mha_tensor *cache, const void *update, void *rows)
 {
-    const struct mha_tensor packed =
-        mha_tensor_packed(cache->name, cache->type, cache->B, cache->H, op->params.cache.N,
-                          cache->D);
+    const struct mha_tensor packed = mha_tensor_packed(cache->name, cache->type, cache->B, cache->H,
+                                                       op->params.cache.N, cache->D);
     struct mha_operator of_rows = *op;
     of_rows.params.cache.NC = op->params.cache.N;
     of_rows.params.cache.indices_type = MHA_INDEX_NONE;
     of_rows.operands[INDICES].wanted = 0;
     of_rows.operands[CACHE] = mha_operand_tensor(&packed, PLACE(cache));
     of_rows.operands[CACHE].is_output = 1;
-    const struct mha_operand_array operands[OPERANDS] = {[UPDATE] = {.input = update},
-                                                         [CACHE] = {.output = rows}};
+    const struct mha_operand_array operands[OPERANDS] = {
+        [UPDATE] = {.input = update}, [CACHE] = {.output = rows}};
     return mha_operator_call(context, &of_rows, operands);
 }
 

@@ -58,10 +58,12 @@ gpu_mha_status gpu_mha_merge(gpu_mha_context *context, const gpu_mha_merge_desc 
     MHA_INVALID_IF(arrays == NULL, "arrays is NULL: the host arrays are needed");
     MHA_TRY(mha_struct_read(&given, sizeof given, arrays, arrays->struct_size,
                             sizeof(gpu_mha_merge_arrays), "gpu_mha_merge_arrays"));
-    const struct mha_operand_array operands[OPERANDS] = {
-        [A] = {.input = given.a},           [LSE_A] = {.input = given.lse_a},
-        [B_SIDE] = {.input = given.b},      [LSE_B] = {.input = given.lse_b},
-        [OUTPUT] = {.output = given.output}, [LSE] = {.output = given.lse}};
+    const struct mha_operand_array operands[OPERANDS] = {[A] = {.input = given.a},
+                                                         [LSE_A] = {.input = given.lse_a},
+                                                         [B_SIDE] = {.input = given.b},
+                                                         [LSE_B] = {.input = given.lse_b},
+                                                         [OUTPUT] = {.output = given.output},
+                                                         [LSE] = {.output = given.lse}};
     return mha_operator_call(context, &op, operands);
 }
 

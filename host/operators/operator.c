@@ -74,8 +74,7 @@ gpu_mha_status mha_operator_check(const struct mha_operator *op)
 /* ---- kernel ------------------------------------------------------------------------------- */
 
 /* Tells the kernel's parameters where an operand lies. */
-static void set_place(struct mha_operator *op, int i, uint64_t offset,
-                      const struct mha_view *view)
+static void set_place(struct mha_operator *op, int i, uint64_t offset, const struct mha_view *view)
 {
     const struct mha_operand *operand = &op->operands[i];
     const struct mha_tensor_params place = {(mha_i64)offset, view->stride[0], view->stride[1],
@@ -93,9 +92,8 @@ static gpu_mha_status make_kernel(gpu_mha_context *context, const struct mha_ope
         /* Its kernel works on single elements; the vectors of common/math.h want a width. */
         mha_options_int(&options, "VEC", 4);
     }
-    const gpu_mha_status status =
-        mha_kernel_create(context->programs, &context->device, op->file, op->kernel, &options,
-                          LOCAL_SIZE, kernel);
+    const gpu_mha_status status = mha_kernel_create(context->programs, &context->device, op->file,
+                                                    op->kernel, &options, LOCAL_SIZE, kernel);
     mha_options_free(&options);
     return status;
 }
@@ -158,14 +156,11 @@ static gpu_mha_status check_overlap(const struct mha_operator *op, const gpu_mha
                 continue;
             }
             const int may_be_same = (output->in_place >> i & 1) != 0;
-            MHA_INVALID_IF(!mha_footprint_apart(&footprints[out], &footprints[i]) &&
-                               !(may_be_same &&
-                                 mha_footprint_same(&footprints[out], &footprints[i])),
-                           "%s overlaps %s: it must lie apart from it%s", output->name,
-                           other->name,
-                           may_be_same
-                               ? ", or have the same buffer, offset, element size and strides"
-                               : "");
+            MHA_INVALID_IF(
+                !mha_footprint_apart(&footprints[out], &footprints[i]) &&
+                    !(may_be_same && mha_footprint_same(&footprints[out], &footprints[i])),
+                "%s overlaps %s: it must lie apart from it%s", output->name, other->name,
+                may_be_same ? ", or have the same buffer, offset, element size and strides" : "");
         }
     }
     return GPU_MHA_OK;

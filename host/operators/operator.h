@@ -17,10 +17,10 @@
 #define MHA_OPERANDS_MAX 6
 
 struct mha_operand {
-    const char *name; /* of the field, for messages */
-    int wanted;       /* 0: the descriptor does not ask for it */
-    int is_output;    /* written by the kernel, and copied back by the blocking call */
-    int is_tensor;    /* it has strides */
+    const char *name;  /* of the field, for messages */
+    int wanted;        /* 0: the descriptor does not ask for it */
+    int is_output;     /* written by the kernel, and copied back by the blocking call */
+    int is_tensor;     /* it has strides */
     unsigned in_place; /* of an output: bit i is set if it may lie exactly where operand i does */
     struct mha_view view;
     /* Where its place goes in the parameters: a struct mha_tensor_params, or without strides the

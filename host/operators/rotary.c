@@ -108,17 +108,16 @@ gpu_mha_status gpu_mha_rotary(gpu_mha_context *context, const gpu_mha_rotary_des
     MHA_TRY(mha_struct_read(&given, sizeof given, arrays, arrays->struct_size,
                             sizeof(gpu_mha_rotary_arrays), "gpu_mha_rotary_arrays"));
     MHA_TRY(check_positions(&op.params.rotary, given.positions));
-    const struct mha_operand_array operands[OPERANDS] = {
-        [INPUT] = {.input = given.input},
-        [COS] = {.input = given.cos},
-        [SIN] = {.input = given.sin},
-        [POSITIONS] = {.input = given.positions},
-        [OUTPUT] = {.output = given.output}};
+    const struct mha_operand_array operands[OPERANDS] = {[INPUT] = {.input = given.input},
+                                                         [COS] = {.input = given.cos},
+                                                         [SIN] = {.input = given.sin},
+                                                         [POSITIONS] = {.input = given.positions},
+                                                         [OUTPUT] = {.output = given.output}};
     return mha_operator_call(context, &op, operands);
 }
 
-gpu_mha_status gpu_mha_rotary_plan_create(gpu_mha_context *context,
-                                          const gpu_mha_rotary_desc *desc, gpu_mha_plan **plan)
+gpu_mha_status gpu_mha_rotary_plan_create(gpu_mha_context *context, const gpu_mha_rotary_desc *desc,
+                                          gpu_mha_plan **plan)
 {
     struct mha_operator op;
     MHA_INVALID_IF(plan == NULL, "plan is NULL: room for a plan is needed");

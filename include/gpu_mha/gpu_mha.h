@@ -47,11 +47,11 @@
  *   Every output element is within this bound of exact arithmetic on the stored inputs, with u the
  *   unit round-off of the output type (2^-24, 2^-11, 2^-8), a[j] = |scale| * sum_d |q[d] k[j][d]| +
  *   |bias[j]| (ALiBi included), and half of the output type's smallest subnormal added:
- *     |o - o64| <= u |o64| + 2^-24 (sum_j w[j] (8 + 4 a[j]) |v[j]| + sum_j 4 w[j] a[j] * sum_j w[j] |v[j]|)
- *     |lse - lse64| <= 2^-24 (8 + |lse64| + 4 sum_j w[j] a[j])
- *   This holds while single precision can hold what lies between: products q k and their sums,
- *   scores times log2 e, and sums of exp(s - m) v before they are divided, m the row's largest
- *   score. A weight below 2^-126 of the row's largest counts as 0.
+ *     |o - o64| <= u |o64| + 2^-24 (sum_j w[j] (8 + 4 a[j]) |v[j]| + sum_j 4 w[j] a[j] * sum_j w[j]
+ * |v[j]|) |lse - lse64| <= 2^-24 (8 + |lse64| + 4 sum_j w[j] a[j]) This holds while single
+ * precision can hold what lies between: products q k and their sums, scores times log2 e, and sums
+ * of exp(s - m) v before they are divided, m the row's largest score. A weight below 2^-126 of the
+ * row's largest counts as 0.
  * - The same inputs on the same device, driver and plan give the same bits, from any thread, queue,
  *   batch position or repeat.
  *
@@ -396,7 +396,8 @@ GPU_MHA_API void gpu_mha_plan_release(gpu_mha_plan *plan);
 /* Bytes of device memory that one run needs at buffers.workspace; 0 if none, and for NULL. */
 GPU_MHA_API size_t gpu_mha_plan_workspace_bytes(const gpu_mha_plan *plan);
 
-/* Which kernels a plan runs, e.g. "fused 12x32", "decode 4x16 split 4"; lives as long as the plan. */
+/* Which kernels a plan runs, e.g. "fused 12x32", "decode 4x16 split 4"; lives as long as the plan.
+ */
 GPU_MHA_API const char *gpu_mha_plan_text(const gpu_mha_plan *plan);
 
 /* A buffer and the element at which a tensor's (0, 0, 0, 0) lies. Alignment of the type only. */
@@ -510,8 +511,7 @@ typedef struct gpu_mha_rotary_arrays {
     void *output;
 } gpu_mha_rotary_arrays;
 
-GPU_MHA_API gpu_mha_status gpu_mha_rotary(gpu_mha_context *context,
-                                          const gpu_mha_rotary_desc *desc,
+GPU_MHA_API gpu_mha_status gpu_mha_rotary(gpu_mha_context *context, const gpu_mha_rotary_desc *desc,
                                           const gpu_mha_rotary_arrays *arrays);
 GPU_MHA_API gpu_mha_status gpu_mha_rotary_plan_create(gpu_mha_context *context,
                                                       const gpu_mha_rotary_desc *desc,
@@ -586,8 +586,8 @@ typedef struct gpu_mha_layer_desc {
      * fields query, key, value and output give only a type: the type of query_input, key_input,
      * value_input and of the output; their layout and strides are 0. NP is 0. */
     const gpu_mha_desc *attention;
-    int64_t EQ, EK, EV; /* widths of query_input, key_input, value_input; >= 1 */
-    int64_t EO;         /* width of the output; >= 1 */
+    int64_t EQ, EK, EV;       /* widths of query_input, key_input, value_input; >= 1 */
+    int64_t EO;               /* width of the output; >= 1 */
     gpu_mha_type weight_type; /* of all weights and biases */
     int packed_qkv;
     int bias_q, bias_k, bias_v, bias_out; /* 1: there is one; packed_qkv: all of q, k, v or none */
@@ -596,13 +596,13 @@ typedef struct gpu_mha_layer_desc {
 /* Fields of the attention inside have the meaning they have in gpu_mha_buffers. */
 typedef struct gpu_mha_layer_buffers {
     size_t struct_size;
-    gpu_mha_buffer query_input; /* (B, NQ, EQ) */
-    gpu_mha_buffer key_input;   /* (B, NK, EK) */
-    gpu_mha_buffer value_input; /* (B, NK, EV) */
-    gpu_mha_buffer weight_q;    /* (H*DK, EQ); packed_qkv: all three */
-    gpu_mha_buffer weight_k;    /* (HKV*DK, EK) */
-    gpu_mha_buffer weight_v;    /* (HKV*DV, EV) */
-    gpu_mha_buffer weight_out;  /* (EO, H*DV) */
+    gpu_mha_buffer query_input;                      /* (B, NQ, EQ) */
+    gpu_mha_buffer key_input;                        /* (B, NK, EK) */
+    gpu_mha_buffer value_input;                      /* (B, NK, EV) */
+    gpu_mha_buffer weight_q;                         /* (H*DK, EQ); packed_qkv: all three */
+    gpu_mha_buffer weight_k;                         /* (HKV*DK, EK) */
+    gpu_mha_buffer weight_v;                         /* (HKV*DV, EV) */
+    gpu_mha_buffer weight_out;                       /* (EO, H*DV) */
     gpu_mha_buffer bias_q, bias_k, bias_v, bias_out; /* packed_qkv: bias_q has all three */
     gpu_mha_buffer mask, bias, key_lengths, alibi_slopes, sinks;
     gpu_mha_buffer output; /* (B, NQ, EO) */

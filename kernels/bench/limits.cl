@@ -85,9 +85,7 @@ __kernel WIDE void read_rate(__global const uintv *data, ulong spacing, ulong st
 }
 
 /* What it costs to start a kernel and to wait for it. */
-__kernel void empty(void)
-{
-}
+__kernel void empty(void) {}
 
 /* An integer hash without visible pattern (Wellons 2018, "lowbias32"). */
 static inline uint hash(uint x)

@@ -30,8 +30,8 @@ MHA_INLINE void mha_drop_weights(const struct mha_params *p, mha_i64 head, mha_i
 {
     const uint2 seed = (uint2)((uint)p->dropout_seed, (uint)(p->dropout_seed >> 32));
     for (int c = 0; c < count; c += 4) {
-        const uint4 counter = (uint4)((uint)((key + c) / 4), (uint)i, (uint)head,
-                                      (uint)((mha_u64)head >> 32));
+        const uint4 counter =
+            (uint4)((uint)((key + c) / 4), (uint)i, (uint)head, (uint)((mha_u64)head >> 32));
         const uint4 draw = mha_philox(counter, seed);
         w[c + 0] = draw.x >= p->dropout_threshold ? w[c + 0] * p->dropout_scale : 0.0f;
         w[c + 1] = draw.y >= p->dropout_threshold ? w[c + 1] * p->dropout_scale : 0.0f;

@@ -59,9 +59,9 @@ MHA_INLINE MHA_CAT(ushort, VEC) mha_bf16_from_float_v(mha_floatv x)
 }
 
 /*
- * 2^x for x <= 0: x = n + f with n an integer and |f| <= 1/2. Adding ROUNDER, 1.5 * 2^23 + 127, rounds
- * x to n and leaves n + 127 in the low bits, which shifted up are the exponent of 2^n. 2^f is a
- * polynomial fitted to a relative error of 2^-25, exact at 0. Below -126 the result is 0.
+ * 2^x for x <= 0: x = n + f with n an integer and |f| <= 1/2. Adding ROUNDER, 1.5 * 2^23 + 127,
+ * rounds x to n and leaves n + 127 in the low bits, which shifted up are the exponent of 2^n. 2^f
+ * is a polynomial fitted to a relative error of 2^-25, exact at 0. Below -126 the result is 0.
  *
  * e^x = 2^(x log2 e), with the product kept in two parts (Cody and Waite 1980) so that it loses
  * nothing for x far from 0.
@@ -113,8 +113,7 @@ MHA_INLINE float mha_exp2(float x)
     f = MHA_FMA(y, (type)(MHA_LOG2_E), -n);                                                        \
     f = MHA_FMA(y, (type)(MHA_LOG2_E_REST), f);
 #else
-#define MHA_EXP_REDUCE(type, y, n, f)                                                              \
-    f = (y - n * 0.693359375f + n * 2.12194440e-4f) * MHA_LOG2_E;
+#define MHA_EXP_REDUCE(type, y, n, f) f = (y - n * 0.693359375f + n * 2.12194440e-4f) * MHA_LOG2_E;
 #endif
 
 MHA_INLINE mha_floatv mha_exp_v(mha_floatv x)
@@ -170,9 +169,9 @@ MHA_INLINE float mha_larger(float a, float b)
 }
 
 /*
- * Compensated sums (Kahan 1965): `rest` is what rounding took from `total` too much, and is given back
- * with the next term. The error then does not grow with the number of terms. A rest of NaN, which
- * infinities leave, is none.
+ * Compensated sums (Kahan 1965): `rest` is what rounding took from `total` too much, and is given
+ * back with the next term. The error then does not grow with the number of terms. A rest of NaN,
+ * which infinities leave, is none.
  */
 MHA_INLINE void mha_add_v(mha_floatv *total, mha_floatv *rest, mha_floatv x)
 {

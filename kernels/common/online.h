@@ -1,9 +1,9 @@
 /*
- * The online softmax of the fused kernels, for the MQ rows of one work-item: what is kept per row, how
- * a block of scores changes it, and what comes out at the end. fused.cl tells the idea.
+ * The online softmax of the fused kernels, for the MQ rows of one work-item: what is kept per row,
+ * how a block of scores changes it, and what comes out at the end. fused.cl tells the idea.
  *
- * Row r is head `head + r / per_head`, query `query + r % per_head`: per_head is MQ where all rows are
- * of one head.
+ * Row r is head `head + r / per_head`, query `query + r % per_head`: per_head is MQ where all rows
+ * are of one head.
  *
  * -D names: as common/tile.h.
  */
@@ -21,7 +21,7 @@ struct mha_rows {
     struct mha_row_terms terms[MQ];
     struct mha_mask_rows masks[MQ];
     float m[MQ], l[MQ], l_rest[MQ]; /* l is a compensated sum */
-    uint seen[MQ]; /* not 0 once a visible key was met */
+    uint seen[MQ];                  /* not 0 once a visible key was met */
 };
 
 /*
@@ -97,8 +97,8 @@ MHA_INLINE struct mha_range mha_tile_range(const struct mha_params *p, const str
 }
 
 /*
- * The keys that each row sees of the tile at `key`: bits[r], and their union as the result. The biases
- * of visible keys go to bias_rows[r * KT + c].
+ * The keys that each row sees of the tile at `key`: bits[r], and their union as the result. The
+ * biases of visible keys go to bias_rows[r * KT + c].
  */
 MHA_INLINE uint mha_tile_bits(const struct mha_params *p, struct mha_rows *rows, mha_i64 key,
                               __global const uchar *mask, __global const void *bias, uint *bits,
@@ -146,8 +146,8 @@ MHA_INLINE MHA_WIDE void mha_tile_scores(const struct mha_params *p, const struc
  * One row's scores of a block to weights relative to the row's largest score, which the block may
  * raise: then what was summed so far is scaled down.
  */
-MHA_INLINE MHA_WIDE void mha_row_softmax(struct mha_rows *rows, int r, float unit,
-                                         mha_floatv peak, int tiles, const uint *shown, float *w,
+MHA_INLINE MHA_WIDE void mha_row_softmax(struct mha_rows *rows, int r, float unit, mha_floatv peak,
+                                         int tiles, const uint *shown, float *w,
                                          struct mha_outputs *o)
 {
     const float m = mha_larger(mha_max_across(peak), rows->m[r]);
@@ -185,8 +185,7 @@ MHA_INLINE MHA_WIDE void mha_row_softmax(struct mha_rows *rows, int r, float uni
 /* The scores of a block's shown tiles to weights, dropout included. `key` is the block's first. */
 MHA_INLINE MHA_WIDE void mha_block_softmax(const struct mha_params *p, struct mha_rows *rows,
                                            mha_i64 key, int tiles, const uint *shown,
-                                           const mha_floatv *peak, float *w,
-                                           struct mha_outputs *o)
+                                           const mha_floatv *peak, float *w, struct mha_outputs *o)
 {
     const float unit = mha_unit(p);
     for (int r = 0; r < MQ; ++r) {
@@ -232,8 +231,8 @@ MHA_INLINE MHA_WIDE void mha_rows_end(const struct mha_params *p, const struct m
         const float divisor = rows->seen[r] ? rows->l[r] : 1.0f;
         if (p->splits > 1) {
             const mha_i64 part = line * p->splits + split;
-            mha_store_row(workspace, MHA_TYPE_F32, p->partial_output + part * DV, o->total + r * DVV,
-                          divisor);
+            mha_store_row(workspace, MHA_TYPE_F32, p->partial_output + part * DV,
+                          o->total + r * DVV, divisor);
             workspace[p->partial_lse + part] = row_lse;
             continue;
         }

@@ -87,8 +87,8 @@ struct mha_params {
     mha_i32 weights; /* gpu_mha_weights */
     mha_i32 scores;  /* a score stage */
     mha_f32 scale, softcap;
-    mha_f32 scale_log2; /* scale * log2 e */
-    mha_i32 unused;     /* keeps the size a multiple of 8 */
+    mha_f32 scale_log2;        /* scale * log2 e */
+    mha_i32 unused;            /* keeps the size a multiple of 8 */
     mha_u32 dropout_threshold; /* a draw below it drops the weight; 0: no dropout */
     mha_f32 dropout_scale;     /* 1 / (1 - p) */
 };

@@ -10,8 +10,8 @@
 
 struct mha_rotary_params {
     mha_i64 B, H, N, D;
-    mha_i64 pairs; /* R/2 */
-    mha_i64 P;     /* rows of cos and sin, if there are positions */
+    mha_i64 pairs;  /* R/2 */
+    mha_i64 P;      /* rows of cos and sin, if there are positions */
     mha_i64 chunks; /* per row */
     struct mha_tensor_params input, output;
     mha_i64 cos_offset, sin_offset, positions_offset;

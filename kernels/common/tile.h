@@ -5,8 +5,8 @@
  * multiply-adds, for every storage type, layout and cache.
  *
  * Rounding. n equal terms added one by one may lose n/3 units in the last place, and the bound of
- * gpu_mha.h leaves 8 for a sum over all keys, 4 for a product over all of DK. So sums run in chains of
- * CHAIN terms, up to 4 chains make a group, and what is longer than a block is a compensated sum
+ * gpu_mha.h leaves 8 for a sum over all keys, 4 for a product over all of DK. So sums run in chains
+ * of CHAIN terms, up to 4 chains make a group, and what is longer than a block is a compensated sum
  * (mha_add_v): rounding does not grow with the number of keys.
  *
  * -D names:
@@ -19,7 +19,8 @@
 #ifndef MHA_TILE_H
 #define MHA_TILE_H
 
-#if !defined(NV) || !defined(MQ) || !defined(MR) || !defined(TB) || !defined(DK) || !defined(DV) || !defined(VEC)
+#if !defined(NV) || !defined(MQ) || !defined(MR) || !defined(TB) || !defined(DK) ||                \
+    !defined(DV) || !defined(VEC)
 #error "VEC, NV, MQ, MR, TB, DK and DV must be defined"
 #endif
 #define KT (NV * VEC)
@@ -29,9 +30,9 @@
 
 #define CHAIN 16
 #define GROUP (4 * CHAIN)
-#define KB (TB * KT)                 /* keys per block */
-#define DVV ((DV + VEC - 1) / VEC)   /* vectors per value row */
-#define DVP (DVV * VEC)              /* floats per packed value row */
+#define KB (TB * KT)               /* keys per block */
+#define DVV ((DV + VEC - 1) / VEC) /* vectors per value row */
+#define DVP (DVV * VEC)            /* floats per packed value row */
 
 /*
  * Compilers that tune for narrow vectors split wide ones in two, and the tile then no longer fits
@@ -59,8 +60,8 @@ MHA_INLINE void mha_load_queries(const struct mha_params *p, __global const void
 }
 
 /*
- * group[r * NV + n] = sum_d q[r][d] * k[key n][d] for MR rows, over d in [start, end), at most a group,
- * of a packed tile [DK][KT].
+ * group[r * NV + n] = sum_d q[r][d] * k[key n][d] for MR rows, over d in [start, end), at most a
+ * group, of a packed tile [DK][KT].
  */
 MHA_INLINE MHA_WIDE void mha_score_group(const float *q, __global const float *k, int start,
                                          int end, mha_floatv *group)
@@ -180,8 +181,8 @@ struct mha_run {
 };
 
 /*
- * group[r * COLUMNS + n] = sum_j w[r][j] * v[j] for MR rows over the keys of a run, for COLUMNS vectors
- * of the row: w and v point at the first key and the first of these vectors.
+ * group[r * COLUMNS + n] = sum_j w[r][j] * v[j] for MR rows over the keys of a run, for COLUMNS
+ * vectors of the row: w and v point at the first key and the first of these vectors.
  */
 #define MHA_VALUE_GROUP(COLUMNS)                                                                   \
     MHA_INLINE MHA_WIDE void MHA_CAT(mha_value_group_, COLUMNS)(                                   \
@@ -222,9 +223,10 @@ struct mha_run {
     }
 
 /*
- * The same where a value is NaN or infinite: 0 * NaN would carry it into rows that do not see it, so for
- * a row that does not see a key its value counts as 0. The order of the sums is the same, so that what
- * hidden values hold does not change a bit. `bits` are those of the first row in the run's first tile.
+ * The same where a value is NaN or infinite: 0 * NaN would carry it into rows that do not see it,
+ * so for a row that does not see a key its value counts as 0. The order of the sums is the same, so
+ * that what hidden values hold does not change a bit. `bits` are those of the first row in the
+ * run's first tile.
  */
 MHA_INLINE void mha_value_group_selected(const float *w, __global const float *v, const uint *bits,
                                          int keys, int columns, mha_floatv *group)
@@ -284,8 +286,8 @@ MHA_VALUE_COLUMNS(2)
 MHA_VALUE_COLUMNS(1)
 
 /*
- * Adds one block's values to o. Per tile t: shown[t] joins the bits of all rows, bits[t * MQ + r] are
- * those of row r, special[t] tells of a NaN or infinity among the values.
+ * Adds one block's values to o. Per tile t: shown[t] joins the bits of all rows, bits[t * MQ + r]
+ * are those of row r, special[t] tells of a NaN or infinity among the values.
  */
 MHA_INLINE MHA_WIDE void mha_value_block(const float *w, __global const float *v,
                                          __global const int *special, int tiles, const uint *shown,

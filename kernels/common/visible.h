@@ -1,8 +1,8 @@
 /*
  * Which keys a query sees. Masks select: geometry (causal, window, key length) leaves one range of
- * keys per row, the boolean mask and a bias of -inf take keys out of it. The answer for one key tile
- * is a word of KT bits, so that whole tiles can be skipped and a hidden key's numbers never enter
- * the arithmetic.
+ * keys per row, the boolean mask and a bias of -inf take keys out of it. The answer for one key
+ * tile is a word of KT bits, so that whole tiles can be skipped and a hidden key's numbers never
+ * enter the arithmetic.
  *
  * -D names: KT (keys per tile, at most 32).
  */
@@ -81,16 +81,14 @@ MHA_INLINE struct mha_mask_rows mha_mask_rows_of(const struct mha_params *p, mha
                                                  mha_i64 i)
 {
     struct mha_mask_rows rows;
-    rows.mask =
-        p->mask.offset + b * p->mask.stride_b + h * p->mask.stride_h + i * p->mask.stride_q;
-    rows.bias =
-        p->bias.offset + b * p->bias.stride_b + h * p->bias.stride_h + i * p->bias.stride_q;
+    rows.mask = p->mask.offset + b * p->mask.stride_b + h * p->mask.stride_h + i * p->mask.stride_q;
+    rows.bias = p->bias.offset + b * p->bias.stride_b + h * p->bias.stride_h + i * p->bias.stride_q;
     return rows;
 }
 
 /*
- * The visible keys of one row in one tile. Where there is a bias, the biases of the visible keys are
- * left in `bias` (KT floats, others untouched).
+ * The visible keys of one row in one tile. Where there is a bias, the biases of the visible keys
+ * are left in `bias` (KT floats, others untouched).
  */
 MHA_INLINE uint mha_visible_bits(const struct mha_params *p, struct mha_range range,
                                  mha_i64 tile_key, struct mha_mask_rows rows,

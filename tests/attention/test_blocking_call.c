@@ -25,19 +25,22 @@ static void call_mean(gpu_mha_context *context, struct mean *m, int64_t NQ, int6
     gpu_mha_desc desc = {.B = 1, .H = 1, .HKV = 1, .NQ = NQ, .NK = NK, .DK = 5, .DV = 3};
     gpu_mha_arrays arrays = {
         .query = m->query, .key = m->key, .value = m->value, .output = m->output};
-    for (int64_t n = 0; n < NK * 3; n++)
+    for (int64_t n = 0; n < NK * 3; n++) {
         m->value[n] = (float)(n / 3 + 1);
+    }
     memset(m->output, 0xFF, sizeof m->output);
     ck_assert_msg(gpu_mha(context, &desc, &arrays) == GPU_MHA_OK, "%s", gpu_mha_last_error());
-    for (int64_t n = 0; n < NQ * 3; n++)
+    for (int64_t n = 0; n < NQ * 3; n++) {
         ASSERT_DOUBLE_NEAR(m->output[n], (double)(NK + 1) / 2, 1e-4);
+    }
 }
 
 START_TEST(without_a_context_the_library_makes_one)
 {
     static struct mean m;
-    for (int64_t n = 1; n < 9; n++)
+    for (int64_t n = 1; n < 9; n++) {
         call_mean(NULL, &m, n, 7 * n);
+    }
     gpu_mha_plan *plan = NULL;
     gpu_mha_desc desc = {.B = 1, .H = 1, .HKV = 1, .NQ = 1, .NK = 1, .DK = 5, .DV = 3};
     ck_assert_int_eq(gpu_mha_plan_create(NULL, &desc, &plan), GPU_MHA_OK);
@@ -48,8 +51,9 @@ END_TEST
 static void *call_often(void *memory)
 {
     struct mean *m = memory;
-    for (int64_t n = 0; n < 40; n++)
+    for (int64_t n = 0; n < 40; n++) {
         call_mean(NULL, m, n % 8 + 1, n * 13 % 64 + 1);
+    }
     return NULL;
 }
 
@@ -57,10 +61,12 @@ START_TEST(threads_share_the_default_context)
 {
     static struct mean means[6];
     pthread_t threads[6];
-    for (int n = 0; n < 6; n++)
+    for (int n = 0; n < 6; n++) {
         ck_assert_int_eq(pthread_create(&threads[n], NULL, call_often, &means[n]), 0);
-    for (int n = 0; n < 6; n++)
+    }
+    for (int n = 0; n < 6; n++) {
         ck_assert_int_eq(pthread_join(threads[n], NULL), 0);
+    }
 }
 END_TEST
 
@@ -69,10 +75,12 @@ START_TEST(kept_plans_make_room_for_others)
 {
     static struct mean m;
     for (int round = 0; round < 2; round++) {
-        for (int64_t NK = 1; NK <= 40; NK++)
+        for (int64_t NK = 1; NK <= 40; NK++) {
             call_mean(probe_context(), &m, 3, NK);
-        for (int64_t NK = 40; NK >= 1; NK--)
+        }
+        for (int64_t NK = 40; NK >= 1; NK--) {
             call_mean(probe_context(), &m, 3, NK);
+        }
     }
 }
 END_TEST
@@ -105,8 +113,9 @@ START_TEST(inputs_are_only_read)
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     float *input = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     ck_assert_ptr_ne(input, MAP_FAILED);
-    for (int n = 0; n < 100; n++)
+    for (int n = 0; n < 100; n++) {
         input[n] = 2;
+    }
     ck_assert_int_eq(mprotect(input, page, PROT_READ), 0);
     float output[4 * 3];
     gpu_mha_desc desc = {.B = 2,
@@ -129,8 +138,9 @@ START_TEST(inputs_are_only_read)
                              .output = output};
     ck_assert_msg(gpu_mha(probe_context(), &desc, &arrays) == GPU_MHA_OK, "%s",
                   gpu_mha_last_error());
-    for (int n = 0; n < 12; n++)
+    for (int n = 0; n < 12; n++) {
         ASSERT_DOUBLE_NEAR(output[n], 2, 1e-5);
+    }
     ck_assert_int_eq(munmap(input, page), 0);
 }
 END_TEST
@@ -155,8 +165,9 @@ START_TEST(arrays_without_elements_may_be_null)
     gpu_mha_arrays arrays = {.query = query, .output = output, .lse = lse};
     ck_assert_msg(gpu_mha(probe_context(), &desc, &arrays) == GPU_MHA_OK, "%s",
                   gpu_mha_last_error());
-    for (int n = 0; n < 6; n++)
+    for (int n = 0; n < 6; n++) {
         ASSERT_DOUBLE_SAME(output[n], 0);
+    }
     ASSERT_DOUBLE_SAME(lse[0], -INFINITY);
     ASSERT_DOUBLE_SAME(lse[1], -INFINITY);
 

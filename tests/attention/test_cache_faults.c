@@ -42,10 +42,12 @@ static void count_line(void *user, const char *level, const char *line)
 static int run_attention(void)
 {
     static float query[H * NQ * DK], key[H * NK * DK], value[H * NK * DV], output[H * NQ * DV];
-    for (int x = 0; x < H * NK * DK; x++)
+    for (int x = 0; x < H * NK * DK; x++) {
         key[x] = (float)(x % 7) - 3;
-    for (int x = 0; x < H * NK * DV; x++)
+    }
+    for (int x = 0; x < H * NK * DV; x++) {
         value[x] = (float)(x / DV % NK + 1);
+    }
     memset(output, 0xff, sizeof output);
 
     gpu_mha_context *context = NULL;
@@ -54,15 +56,17 @@ static int run_attention(void)
     const gpu_mha_arrays arrays = {.query = query, .key = key, .value = value, .output = output};
     int bad = gpu_mha_context_create(NULL, &context) != GPU_MHA_OK ||
               gpu_mha(context, &desc, &arrays) != GPU_MHA_OK;
-    if (bad)
+    if (bad) {
         fprintf(stderr, "%s\n", gpu_mha_last_error());
-    else if (*gpu_mha_last_error())
+    } else if (*gpu_mha_last_error()) {
         bad = fprintf(stderr, "an error is left: %s\n", gpu_mha_last_error());
+    }
     gpu_mha_context_release(context);
     for (int x = 0; x < H * NQ * DV && !bad; x++) {
         const float want = 1 + 0.5f * (float)(x / DV % NQ);
-        if (!(output[x] > want - 1e-5f && output[x] < want + 1e-5f))
+        if (!(output[x] > want - 1e-5f && output[x] < want + 1e-5f)) {
             bad = fprintf(stderr, "output %d is %g, must be %g\n", x, output[x], want);
+        }
     }
     return bad ? EXIT_FAILURE : EXIT_SUCCESS;
 }
@@ -138,11 +142,13 @@ static void set_up(void)
 static void remove_directory(const char *name)
 {
     DIR *stream = opendir(name);
-    if (!stream)
+    if (!stream) {
         return;
+    }
     for (const struct dirent *entry; (entry = readdir(stream));) {
-        if (unlinkat(dirfd(stream), entry->d_name, 0) != 0)
+        if (unlinkat(dirfd(stream), entry->d_name, 0) != 0) {
             unlinkat(dirfd(stream), entry->d_name, AT_REMOVEDIR);
+        }
     }
     closedir(stream);
     rmdir(name);
@@ -161,11 +167,13 @@ static int list_files(char names[FILES_MAX][NAME_SIZE])
 {
     int count = 0;
     DIR *stream = opendir(path);
-    if (!stream)
+    if (!stream) {
         return 0;
+    }
     for (const struct dirent *entry; (entry = readdir(stream));) {
-        if (entry->d_name[0] == '.')
+        if (entry->d_name[0] == '.') {
             continue;
+        }
         ck_assert_int_lt(count, FILES_MAX);
         ck_assert_ptr_nonnull(strstr(entry->d_name, ".program"));
         snprintf(names[count++], NAME_SIZE, "%s/%s", path, entry->d_name);
@@ -366,8 +374,9 @@ static size_t nonsense_binary(unsigned char *bytes, size_t size, int step)
     size_t at = binary_at(bytes);
     uint64_t binary_size = step % 2 ? 1 : 1000;
     (void)size;
-    for (size_t i = 0; i < binary_size; i++)
+    for (size_t i = 0; i < binary_size; i++) {
         bytes[at + i] = (unsigned char)(i * 29 + 5);
+    }
     memcpy(bytes + BINARY_SIZE_AT, &binary_size, sizeof binary_size);
     mha_sha256(bytes + at, (size_t)binary_size, bytes + DIGEST_AT);
     return at + (size_t)binary_size;
@@ -384,8 +393,9 @@ START_TEST(the_file_of_another_program_is_replaced)
 {
     char names[FILES_MAX][NAME_SIZE];
     int programs = fill_cache();
-    if (programs < 2)
+    if (programs < 2) {
         return;
+    }
     list_files(names);
     size_t size;
     unsigned char *bytes = read_bytes(names[0], &size);
@@ -414,8 +424,9 @@ static int count_entries(const char *directory)
     int count = 0;
     DIR *stream = opendir(directory);
     ck_assert_ptr_nonnull(stream);
-    for (const struct dirent *entry; (entry = readdir(stream));)
+    for (const struct dirent *entry; (entry = readdir(stream));) {
         count += entry->d_name[0] != '.';
+    }
     closedir(stream);
     return count;
 }
@@ -489,12 +500,14 @@ START_TEST(eight_processes_start_cold_on_one_directory)
     enum { CHILDREN = 8 };
     struct child children[CHILDREN];
     int programs = 0;
-    for (int i = 0; i < CHILDREN; i++)
+    for (int i = 0; i < CHILDREN; i++) {
         children[i] = start_child();
+    }
     for (int i = 0; i < CHILDREN; i++) {
         struct counts counts = finish_child(children[i]);
-        if (i == 0)
+        if (i == 0) {
             programs = counts.built + counts.loaded;
+        }
         ck_assert_int_eq(counts.built + counts.loaded, programs);
     }
     ck_assert_int_eq(fill_cache(), programs);
@@ -533,8 +546,9 @@ static Suite *cache_faults_suite(void)
 
 int main(int argc, char **argv)
 {
-    if (argc > 1 && strcmp(argv[1], "child") == 0)
+    if (argc > 1 && strcmp(argv[1], "child") == 0) {
         return child_main();
+    }
     program = argv[0];
     SRunner *runner = srunner_create(cache_faults_suite());
     srunner_run_all(runner, CK_ENV);

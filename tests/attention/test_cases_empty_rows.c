@@ -17,10 +17,11 @@ static const char *const tiles[] = {NULL, "12,16,2,8", "6,8,2,16", "6,4,2,32", "
 
 static void set_tile(int n)
 {
-    if (tiles[n])
+    if (tiles[n]) {
         setenv("GPU_MHA_TILE", tiles[n], 1);
-    else
+    } else {
         unsetenv("GPU_MHA_TILE");
+    }
 }
 
 /* Case 1. */
@@ -29,8 +30,9 @@ START_TEST(a_row_whose_mask_is_all_false_is_0)
     struct probe p;
     probe_init(&p, &(gpu_mha_desc){.B = 1, .H = 2, .HKV = 2, .NQ = 6, .NK = 10, .DK = 8, .DV = 8});
     probe_give_mask(&p, GPU_MHA_MASK_BOOL, 2, (int64_t[]){6, 10});
-    for (int n = 0; n < 60; n++)
+    for (int n = 0; n < 60; n++) {
         p.mask[n] = n / 10 != 5 && n % 10 <= n / 10;
+    }
     probe_want_rows(&p, (double[]){1, 1.5, 2, 2.5, 3, 0, 1, 1.5, 2, 2.5, 3, 0},
                     (double[]){0, log(2), log(3), log(4), log(5), -INFINITY, 0, log(2), log(3),
                                log(4), log(5), -INFINITY});
@@ -45,8 +47,9 @@ START_TEST(masks_that_hide_all_keys_together_give_0)
     struct probe p;
     probe_init(&p, &(gpu_mha_desc){.B = 1, .H = 1, .HKV = 1, .NQ = 4, .NK = 4, SMALL, .causal = 1});
     probe_give_mask(&p, GPU_MHA_MASK_BOOL, 2, (int64_t[]){4, 4});
-    for (int n = 0; n < 16; n++)
+    for (int n = 0; n < 16; n++) {
         p.mask[n] = n % 4 > n / 4;
+    }
     probe_want_rows(&p, (double[]){0, 0, 0, 0},
                     (double[]){-INFINITY, -INFINITY, -INFINITY, -INFINITY});
     probe_run(&p);
@@ -83,8 +86,9 @@ START_TEST(a_hidden_first_tile_leaves_the_maximum_alone)
     p.desc.has_window = 1;
     p.desc.window_left = 60;
     p.desc.window_right = -1;
-    for (int row = 0; row < 14 * 88; row++)
+    for (int row = 0; row < 14 * 88; row++) {
         p.want_lse[row] = -200 + log(61);
+    }
     probe_run(&p);
     probe_free(&p);
 }
@@ -103,8 +107,9 @@ START_TEST(a_very_negative_bias_hides_nothing)
     struct probe p;
     probe_init(&p, &(gpu_mha_desc){.B = 1, .H = 1, .HKV = 1, .NQ = 3, .NK = 3, .DK = 4, .DV = 4});
     probe_give_mask(&p, biases[_i].type, 2, (int64_t[]){3, 3});
-    for (int n = 0; n < 9; n++)
+    for (int n = 0; n < 9; n++) {
         p.bias[n] = n < 3 ? lowest : 1;
+    }
     probe_want_rows(&p, (double[]){2, 2, 2}, (double[]){lowest + log(3), 1 + log(3), 1 + log(3)});
     probe_run(&p);
     probe_free(&p);
@@ -148,8 +153,9 @@ START_TEST(one_large_score_wins)
         p.score_peak = 120;
         probe_want_rows(&p, output, lse);
         probe_run(&p);
-        for (int i = 0; i < 7; i++)
+        for (int i = 0; i < 7; i++) {
             ASSERT_DOUBLE_SAME(p.output[i * 3], (double)(at + 1));
+        }
         probe_free(&p);
     }
     set_tile(0);
@@ -182,10 +188,12 @@ START_TEST(hidden_weights_are_exactly_0)
         p.value_peak = 1;
         probe_want_rows(&p, (double[]){1}, (double[]){1});
         probe_run(&p);
-        for (int e = 0; e < 3; e++)
+        for (int e = 0; e < 3; e++) {
             ASSERT_DOUBLE_SAME(p.output[e], 1);
-        for (int j = 0; j < 4 && weights; j++)
+        }
+        for (int j = 0; j < 4 && weights; j++) {
             ASSERT_DOUBLE_SAME(p.weights[j], j == 0);
+        }
         probe_free(&p);
     }
 }
@@ -205,8 +213,9 @@ START_TEST(scores_beyond_f16_are_right)
         const double output = equal ? 1.5 : 1;
         probe_want_rows(&p, (double[]){output, output, output, output, output}, NULL);
         probe_run(&p);
-        for (int i = 0; i < 5; i++)
+        for (int i = 0; i < 5; i++) {
             ASSERT_DOUBLE_NEAR(p.lse[i], score + (equal ? log(2) : 0), 0x1p-24 * (8 + 5 * score));
+        }
         probe_free(&p);
     }
 }
@@ -232,15 +241,18 @@ START_TEST(a_visible_nan_comes_out_and_hidden_keys_stay_0)
     probe_want_rows(&p, (double[]){1, NAN, NAN}, (double[]){0, NAN, NAN});
     double *want = alloc_doubles(12);
     memcpy(want, (double[]){1, 0, 0, 0, NAN, NAN, 0, 0, NAN, NAN, NAN, 0}, 12 * sizeof *want);
-    if (_i == 1)
+    if (_i == 1) {
         p.want_weights = want;
-    else
+    } else {
         p.want_scores = want;
-    if (_i == 0)
+    }
+    if (_i == 0) {
         p.want_scores = NULL;
+    }
     probe_run(&p);
-    if (_i == 0)
+    if (_i == 0) {
         free(want);
+    }
     probe_free(&p);
 }
 END_TEST

@@ -40,8 +40,9 @@ START_TEST(causal_sees_up_to_its_offset)
                                    .offset = causal_cases[_i].offset});
     double lse[5];
     /* The mean of 1 .. n is (n + 1) / 2. */
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < 5; i++) {
         lse[i] = causal_cases[_i].rows[i] > 0 ? log(2 * causal_cases[_i].rows[i] - 1) : -INFINITY;
+    }
     probe_want_rows(&p, causal_cases[_i].rows, lse);
     probe_run(&p);
     probe_free(&p);
@@ -109,8 +110,9 @@ START_TEST(a_cap_leaves_hidden_keys_hidden)
     probe_init(&p, &(gpu_mha_desc){ONE_HEAD, .NQ = 2, .NK = 4, SMALL, .softcap = 1});
     probe_give_mask(&p, GPU_MHA_MASK_F32, 1, (int64_t[]){4});
     p.bias[3] = -INFINITY;
-    for (int j = 0; j < 4; j++)
+    for (int j = 0; j < 4; j++) {
         fill_constant(probe_value_row(&p, 0, 0, j), 3, j < 3 ? 1 : 1000);
+    }
     p.value_peak = 1;
     probe_want_rows(&p, (double[]){1, 1}, (double[]){log(3), log(3)});
     probe_run(&p);
@@ -178,8 +180,9 @@ START_TEST(alibi_has_the_published_slopes)
     float slopes[13];
     slopes[H] = 77;
     ck_assert_int_eq(gpu_mha_alibi_slopes(H, slopes), GPU_MHA_OK);
-    for (int64_t h = 0; h < H; h++)
+    for (int64_t h = 0; h < H; h++) {
         ASSERT_DOUBLE_SAME(slopes[h], (float)published[_i].slopes[h]);
+    }
     ASSERT_DOUBLE_SAME(slopes[H], 77);
 
     for (int given = 0; given < 2; given++) {
@@ -229,8 +232,9 @@ START_TEST(sinks_join_the_sum)
     p.score_peak = 1.5;
     probe_spread_values(&p);
     probe_want_uniform(&p);
-    for (int64_t row = 0; row < 2 * 4 * 3; row += 3)
+    for (int64_t row = 0; row < 2 * 4 * 3; row += 3) {
         p.want_lse[row] = (double)p.sinks[row / 3 % 4];
+    }
     probe_run(&p);
     probe_free(&p);
 }

@@ -15,10 +15,11 @@ static const char *const tiles[] = {NULL, "12,16,2,8", "6,8,2,16", "6,4,2,32", "
 
 static void set_tile(int n)
 {
-    if (tiles[n])
+    if (tiles[n]) {
         setenv("GPU_MHA_TILE", tiles[n], 1);
-    else
+    } else {
         unsetenv("GPU_MHA_TILE");
+    }
 }
 
 /* Case 15; the probe puts NaN, 1000 and infinities past the lengths and wants the same bits. */
@@ -109,8 +110,9 @@ static void run_size(int64_t NQ, int64_t NK, gpu_mha_mask_type bias)
     probe_init(&p, &(gpu_mha_desc){.B = 2, .H = 2, .HKV = 1, .NQ = NQ, .NK = NK, SMALL});
     if (bias != GPU_MHA_MASK_NONE) {
         probe_give_mask(&p, bias, 2, (int64_t[]){NQ, NK});
-        for (int64_t n = 0; n < NQ * NK; n++)
+        for (int64_t n = 0; n < NQ * NK; n++) {
             p.bias[n] = n % 6 == 4 ? -INFINITY : (double)(n % 9) / 4 - 1;
+        }
         p.score_peak = 1;
     }
     probe_spread_values(&p);
@@ -124,10 +126,12 @@ START_TEST(every_size_fits_every_tile)
     static const int64_t keys[] = {31, 32, 33, 38, 39, 70};
     set_tile(_i);
     run_size(192, 192, GPU_MHA_MASK_NONE);
-    for (int64_t NQ = 1; NQ <= 8; NQ++)
+    for (int64_t NQ = 1; NQ <= 8; NQ++) {
         run_size(NQ, keys[NQ % 6], GPU_MHA_MASK_NONE);
-    for (int n = 0; n < 6; n++)
+    }
+    for (int n = 0; n < 6; n++) {
         run_size(n % 2 ? 7 : 2, keys[n], GPU_MHA_MASK_NONE);
+    }
     set_tile(0);
 }
 END_TEST
@@ -136,11 +140,12 @@ START_TEST(a_bias_fits_every_tile)
 {
     static const int64_t keys[] = {1, 4, 7, 8, 9, 16, 27, 32};
     set_tile(_i);
-    for (int n = 0; n < 8; n++)
+    for (int n = 0; n < 8; n++) {
         run_size(n % 2 ? 5 : 2, keys[n],
                  n % 3 == 0   ? GPU_MHA_MASK_F32
                  : n % 3 == 1 ? GPU_MHA_MASK_F16
                               : GPU_MHA_MASK_BF16);
+    }
     set_tile(0);
 }
 END_TEST

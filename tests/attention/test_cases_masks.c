@@ -33,16 +33,19 @@ START_TEST(every_broadcast_pattern_is_right)
 {
     const int64_t full[4] = {2, 3, 5, 7};
     int64_t shape[4];
-    for (int a = 0; a < 4; a++)
+    for (int a = 0; a < 4; a++) {
         shape[a] = _i >> a & 1 ? full[a] : 1;
+    }
     struct probe p;
     probe_init(&p, &(gpu_mha_desc){.B = 2, .H = 3, .HKV = 1, .NQ = 5, .NP = 3, .NK = 4, SMALL});
     probe_give_mask(&p, GPU_MHA_MASK_BOOL, 4, shape);
-    for (int64_t n = 0; n < p.mask_cells; n++)
+    for (int64_t n = 0; n < p.mask_cells; n++) {
         p.mask[n] = (unsigned char)(n * n % 3 != 2 && n % 7 != 3) * (unsigned char)(n % 255 + 1);
+    }
     probe_give_mask(&p, GPU_MHA_MASK_F16, 4, shape);
-    for (int64_t n = 0; n < p.bias_cells; n++)
+    for (int64_t n = 0; n < p.bias_cells; n++) {
         p.bias[n] = n % 4 == 1 && n > 1 ? -INFINITY : (double)(n * 5 % 11) / 8;
+    }
     p.score_peak = 1.25;
     probe_spread_values(&p);
     probe_want_uniform(&p);
@@ -57,8 +60,9 @@ START_TEST(low_ranks_align_to_the_right)
     struct probe p;
     probe_init(&p, &(gpu_mha_desc){.B = 3, .H = 2, .HKV = 1, .NQ = 4, .NK = 6, SMALL});
     probe_give_mask(&p, GPU_MHA_MASK_BOOL, _i, (int64_t[][4]){{0}, {6}, {4, 6}, {2, 4, 6}}[_i]);
-    for (int64_t n = 0; n < p.mask_cells; n++)
+    for (int64_t n = 0; n < p.mask_cells; n++) {
         p.mask[n] = n % 5 != 3;
+    }
     probe_spread_values(&p);
     probe_want_uniform(&p);
     probe_run(&p);
@@ -81,8 +85,9 @@ START_TEST(strided_masks_are_read_by_their_strides)
     free(p.mask);
     p.mask = malloc((size_t)p.mask_cells);
     ck_assert_ptr_nonnull(p.mask);
-    for (int64_t n = 0; n < p.mask_cells; n++)
+    for (int64_t n = 0; n < p.mask_cells; n++) {
         p.mask[n] = n % 3 != 1;
+    }
     probe_spread_values(&p);
     probe_want_uniform(&p);
     probe_run(&p);
@@ -103,8 +108,9 @@ START_TEST(heads_behind_positions_are_as_packed)
                    &(gpu_mha_desc){
                        .B = B, .H = H, .HKV = H, .NQ = N, .NK = N, .DK = D, .DV = D, .causal = 1});
         p.desc.value.layout = GPU_MHA_BNHD;
-        if (!only_value)
+        if (!only_value) {
             p.desc.query.layout = p.desc.key.layout = p.desc.output.layout = GPU_MHA_BNHD;
+        }
         probe_spread_values(&p);
         probe_want_uniform(&p);
         probe_run(&p);

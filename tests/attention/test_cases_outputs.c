@@ -59,20 +59,24 @@ static void make_scores(struct probe *p, struct expected *want)
     }
     for (int row = 0; row < ROWS; row++) {
         double sum = 0;
-        for (int j = 0; j < NK; j++)
+        for (int j = 0; j < NK; j++) {
             sum += exp(want->masked[row * NK + j]);
-        for (int j = 0; j < NK && sum > 0; j++)
+        }
+        for (int j = 0; j < NK && sum > 0; j++) {
             want->softmax[row * NK + j] = exp(want->masked[row * NK + j]) / sum;
+        }
     }
-    for (int n = 0; n < ROWS * NK; n++)
+    for (int n = 0; n < ROWS * NK; n++) {
         want->averaged[n / (H * NQ * NK) * NQ * NK + n % (NQ * NK)] += want->softmax[n] / H;
+    }
     probe_spread_values(p);
     p->want_output = alloc_doubles(ROWS * 3);
     for (int n = 0; n < ROWS * NK; n++) {
         const int h = n / NK / NQ % H, b = n / NK / NQ / H;
-        for (int e = 0; e < 3; e++)
+        for (int e = 0; e < 3; e++) {
             p->want_output[n / NK * 3 + e] +=
                 want->softmax[n] * probe_value_row(p, b, h / 2, n % NK)[e];
+        }
     }
 }
 
@@ -93,17 +97,21 @@ START_TEST(scores_are_those_of_their_stage)
     const int scores = _i % 5, weights = _i / 5;
     p.desc.scores = (gpu_mha_scores)scores;
     p.desc.weights = (gpu_mha_weights)weights;
-    if (scores > 0)
+    if (scores > 0) {
         p.want_scores = copied(stages[scores], ROWS * NK);
-    if (weights == GPU_MHA_WEIGHTS_PER_HEAD)
+    }
+    if (weights == GPU_MHA_WEIGHTS_PER_HEAD) {
         p.want_weights = copied(want.softmax, ROWS * NK);
-    if (weights == GPU_MHA_WEIGHTS_AVERAGED)
+    }
+    if (weights == GPU_MHA_WEIGHTS_AVERAGED) {
         p.want_weights = copied(want.averaged, B * NQ * NK);
+    }
     probe_run(&p);
     for (int row = 0; row < ROWS && weights == GPU_MHA_WEIGHTS_PER_HEAD; row++) {
         double sum = 0;
-        for (int j = 0; j < NK; j++)
+        for (int j = 0; j < NK; j++) {
             sum += p.weights[row * NK + j];
+        }
         ASSERT_DOUBLE_NEAR(sum, row / NQ % H == 3 ? 0 : 1, 0x1p-22);
     }
     probe_free(&p);
@@ -169,16 +177,19 @@ START_TEST(dropped_weights_are_0_and_the_rest_is_scaled)
         double output[3] = {0, 0, 0};
         for (int j = 0; j < NK; j++) {
             const double w = p.weights[row * NK + j], s = p.scores[row * NK + j];
-            if (s > 0 && w == 0)
+            if (s > 0 && w == 0) {
                 dropped++;
-            else
+            } else {
                 ASSERT_DOUBLE_SAME(w, 2 * s);
+            }
             kept += w > 0;
-            for (int e = 0; e < 3; e++)
+            for (int e = 0; e < 3; e++) {
                 output[e] += w * probe_value_row(&p, row / NQ / H, row / NQ % H / 2, j)[e];
+            }
         }
-        for (int e = 0; e < 3; e++)
+        for (int e = 0; e < 3; e++) {
             ASSERT_DOUBLE_NEAR(p.output[row * 3 + e], output[e], 0x1p-18);
+        }
     }
     ck_assert_msg(kept > 10 && dropped > 10, "%d kept, %d dropped", kept, dropped);
     probe_free(&p);
@@ -195,8 +206,9 @@ START_TEST(a_mask_beyond_2_31_elements_is_found)
     cl_ulong largest = 0;
     clGetDeviceInfo(gpu_mha_context_device(probe_context()), CL_DEVICE_MAX_MEM_ALLOC_SIZE,
                     sizeof largest, &largest, NULL);
-    if (largest < (cl_ulong)FAR + 16)
+    if (largest < (cl_ulong)FAR + 16) {
         return;
+    }
     gpu_mha_desc desc = {
         .B = 2,
         .H = 1,
@@ -216,8 +228,9 @@ START_TEST(a_mask_beyond_2_31_elements_is_found)
     ck_assert_int_eq(clEnqueueWriteBuffer(queue, mask, CL_TRUE, FAR, 10, far, 0, NULL, NULL), 0);
 
     float q[10] = {0}, k[40] = {0}, v[24], o[6];
-    for (int n = 0; n < 24; n++)
+    for (int n = 0; n < 24; n++) {
         v[n] = (float)(n / 3 % 4 + 1);
+    }
     const cl_mem_flags copied_in = CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR;
     cl_mem mems[5] = {clCreateBuffer(cl, copied_in, sizeof q, q, NULL),
                       clCreateBuffer(cl, copied_in, sizeof k, k, NULL),
@@ -237,15 +250,17 @@ START_TEST(a_mask_beyond_2_31_elements_is_found)
                   gpu_mha_last_error());
     ck_assert_int_eq(clEnqueueReadBuffer(queue, mems[3], CL_TRUE, 0, sizeof o, o, 0, NULL, NULL),
                      0);
-    for (int n = 0; n < 6; n++)
+    for (int n = 0; n < 6; n++) {
         ASSERT_DOUBLE_NEAR(o[n], n < 3 ? 1 : 3, 1e-5); /* key 0; keys 2 of (0, 0, 1, 0) */
+    }
 
     /* One byte less is refused before any launch. */
     buffers.mask.offset = 1;
     ck_assert_int_eq(gpu_mha_enqueue(plan, queue, &buffers, 0, NULL, NULL), GPU_MHA_INVALID);
     gpu_mha_plan_release(plan);
-    for (int n = 0; n < 5; n++)
+    for (int n = 0; n < 5; n++) {
         clReleaseMemObject(mems[n]);
+    }
     clReleaseMemObject(mask);
 }
 END_TEST

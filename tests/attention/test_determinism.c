@@ -13,12 +13,24 @@
 /* Fused, staged, and fused with the keys split. */
 static struct attention_spec problem(int kind)
 {
-    struct attention_spec spec = {.desc = {.B = 2, .H = 6, .HKV = 3, .NQ = 29, .NK = 75, .NP = 6,
-                                           .DK = 8, .DV = 5, .lse = 1, .causal = 1,
-                                           .offset_kind = GPU_MHA_BOTTOM_RIGHT, .softcap = 4.0f,
-                                           .dropout = 0.1f, .dropout_seed = 3,
+    struct attention_spec spec = {.desc = {.B = 2,
+                                           .H = 6,
+                                           .HKV = 3,
+                                           .NQ = 29,
+                                           .NK = 75,
+                                           .NP = 6,
+                                           .DK = 8,
+                                           .DV = 5,
+                                           .lse = 1,
+                                           .causal = 1,
+                                           .offset_kind = GPU_MHA_BOTTOM_RIGHT,
+                                           .softcap = 4.0f,
+                                           .dropout = 0.1f,
+                                           .dropout_seed = 3,
                                            .method = GPU_MHA_FUSED},
-                                  .key = ATTENTION_PADDED, .output = ATTENTION_BNHD, .seed = 17};
+                                  .key = ATTENTION_PADDED,
+                                  .output = ATTENTION_BNHD,
+                                  .seed = 17};
 
     spec.desc.mask.type = GPU_MHA_MASK_BOOL;
     spec.mask = (struct attention_mask){0xF, 0, 0.3};
@@ -115,8 +127,9 @@ START_TEST(at_another_batch_position)
     spec.desc.dropout = 0;
     spec.mask.full = 0xE;
     spec.desc.B = 4;
-    if (_i == 2)
+    if (_i == 2) {
         spec.desc.B = 2; /* still few enough to be split, into as many parts */
+    }
     for (int64_t shift = 1; shift < spec.desc.B; shift++) {
         struct attention_spec part = spec;
         part.seed_batch = shift;
@@ -159,17 +172,21 @@ static void *work(void *argument)
 
     for (int round = 0; round < ROUNDS && w->error[0] == '\0'; round++) {
         int kind = (w->number + round) % 3;
-        struct attention_launch launch = {.poison = POISON_NAN, .host_call = round % 3 == 1,
+        struct attention_launch launch = {.poison = POISON_NAN,
+                                          .host_call = round % 3 == 1,
                                           .queue = round % 2 ? w->queue : NULL};
         struct attention_outputs got;
-        if (launch.queue == NULL && !launch.host_call)
+        if (launch.queue == NULL && !launch.host_call) {
             launch.out_of_order = round % 4 == 2;
-        if (attention_run(attention_context, &w->data[kind], launch, &got, w->error) != 0)
+        }
+        if (attention_run(attention_context, &w->data[kind], launch, &got, w->error) != 0) {
             break;
+        }
         const char *differs = attention_outputs_differ(&got, &w->expected[kind]);
-        if (differs)
+        if (differs) {
             snprintf(w->error, sizeof(w->error), "%s differs in thread %d, round %d", differs,
                      w->number, round);
+        }
         attention_outputs_free(&got);
     }
     return NULL;
@@ -195,10 +212,12 @@ START_TEST(from_many_threads_at_once)
         workers[n].queue = queue;
         ck_assert_int_eq(pthread_create(&workers[n].thread, NULL, work, &workers[n]), 0);
     }
-    for (int n = 0; n < THREADS; n++)
+    for (int n = 0; n < THREADS; n++) {
         pthread_join(workers[n].thread, NULL);
-    for (int n = 0; n < THREADS; n++)
+    }
+    for (int n = 0; n < THREADS; n++) {
         ck_assert_msg(workers[n].error[0] == '\0', "%s", workers[n].error);
+    }
     for (int kind = 0; kind < 3; kind++) {
         attention_outputs_free(&expected[kind]);
         attention_data_free(&data[kind]);

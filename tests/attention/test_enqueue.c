@@ -119,8 +119,9 @@ static void open_run(struct run *r, const gpu_mha_plan *plan, float value)
 {
     const float zeros[B * H * NK * DK] = {0};
     float values[B * H * NK * DV], junk[OUTPUTS];
-    for (int n = 0; n < B * H * NK * DV; n++)
+    for (int n = 0; n < B * H * NK * DV; n++) {
         values[n] = value;
+    }
     memset(junk, 0xFF, sizeof junk);
     *r = (struct run){{.query = {new_buffer(B * H * NQ * DK * 4, zeros), 0},
                        .key = {new_buffer(sizeof zeros, zeros), 0},
@@ -133,8 +134,9 @@ static void close_run(struct run *r)
 {
     for (int field = 0; field < FIELDS; field++) {
         cl_mem mem = field_of(&r->buffers, field)->mem;
-        if (mem)
+        if (mem) {
             clReleaseMemObject(mem);
+        }
     }
 }
 
@@ -151,8 +153,9 @@ static void expect_output(const struct run *r, cl_command_queue queue, cl_event 
     float output[OUTPUTS];
     read_output(r, queue, after, output);
     for (int n = 0; n < OUTPUTS; n++) {
-        if (output[n] != value)
+        if (output[n] != value) {
             ck_abort_msg("output[%d] is %g, want %g", n, (double)output[n], (double)value);
+        }
     }
 }
 
@@ -212,8 +215,9 @@ START_TEST(inputs_may_come_from_commands_in_flight)
     struct run r;
     open_run(&r, plan, -1);
     float values[B * H * NK * DV];
-    for (int n = 0; n < B * H * NK * DV; n++)
+    for (int n = 0; n < B * H * NK * DV; n++) {
         values[n] = 11;
+    }
     cl_int code = CL_SUCCESS;
     cl_event gate = clCreateUserEvent(gpu_mha_context_cl(probe_context()), &code), written, done;
     ck_assert_int_eq(clEnqueueWriteBuffer(queue, r.buffers.value.mem, CL_FALSE, 0, sizeof values,
@@ -276,10 +280,11 @@ END_TEST
 START_TEST(a_run_without_work_gives_an_event)
 {
     gpu_mha_desc desc = valid;
-    if (_i & 2)
+    if (_i & 2) {
         desc.B = 0;
-    else
+    } else {
         desc.NQ = 0;
+    }
     cl_command_queue queue = probe_queue(probe_context(), _i & 1);
     gpu_mha_plan *plan = new_plan(&desc);
     ck_assert_uint_eq(gpu_mha_plan_workspace_bytes(plan), 0);
@@ -331,8 +336,9 @@ static void open_full(struct full *f)
 
 static void close_full(struct full *f)
 {
-    for (int field = 0; field < FIELDS; field++)
+    for (int field = 0; field < FIELDS; field++) {
         clReleaseMemObject(field_of(&f->buffers, field)->mem);
+    }
     gpu_mha_plan_release(f->plan);
 }
 
@@ -352,8 +358,9 @@ static void expect_refused(struct full *f, const gpu_mha_buffers *changed, const
                                              0, f->bytes[field], bytes, 0, NULL, NULL),
                          CL_SUCCESS);
         for (size_t n = 0; n < f->bytes[field]; n++) {
-            if (bytes[n] != 0xFF)
+            if (bytes[n] != 0xFF) {
                 ck_abort_msg("%s: a refused run wrote to %s", words, names[field]);
+            }
         }
     }
 }
@@ -406,8 +413,9 @@ END_TEST
 
 START_TEST(a_buffer_not_asked_for_is_refused)
 {
-    if (_i < PAST_KEY || _i == OUTPUT || _i == WORKSPACE)
+    if (_i < PAST_KEY || _i == OUTPUT || _i == WORKSPACE) {
         return;
+    }
     struct full f;
     char words[80];
     open_full(&f);

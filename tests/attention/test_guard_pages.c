@@ -123,8 +123,9 @@ static void fill(struct guarded *g, int which, enum storage_type type, double va
 {
     void *data = g->memory[which].data;
     const size_t count = g->memory[which].size_bytes / storage_size(type);
-    for (size_t n = 0; n < count; n++)
+    for (size_t n = 0; n < count; n++) {
         storage_store(type, data, (int64_t)n, value);
+    }
 }
 
 /* Q = 0, so the output is the mean of V = 1: 1 but for the sink, which is small. */
@@ -134,8 +135,9 @@ static void open_guards(struct guarded *g, enum guard_side side, size_t workspac
     const enum storage_type type = (enum storage_type)d->query.type;
     size_t bytes[ARRAYS];
     sizes_of(d, workspace, bytes);
-    for (int a = 0; a < ARRAYS; a++)
+    for (int a = 0; a < ARRAYS; a++) {
         ck_assert_int_eq(guard_alloc(&g->memory[a], bytes[a], side), 0);
+    }
     fill(g, KEY, type, 3);
     fill(g, PAST_KEY, type, 2);
     fill(g, VALUE, type, 1);
@@ -143,10 +145,11 @@ static void open_guards(struct guarded *g, enum guard_side side, size_t workspac
     memset(g->memory[MASK].data, 1, bytes[MASK]);
     fill(g, SINKS, STORAGE_F32, -100);
     for (int64_t b = 0; b < d->B && d->key_lengths; b++) {
-        if (d->key_lengths == GPU_MHA_I32)
+        if (d->key_lengths == GPU_MHA_I32) {
             ((int32_t *)g->memory[KEY_LENGTHS].data)[b] = (int32_t)(d->NP + d->NK);
-        else
+        } else {
             ((int64_t *)g->memory[KEY_LENGTHS].data)[b] = d->NP + d->NK;
+        }
     }
 }
 
@@ -156,8 +159,9 @@ static void check_output(struct guarded *g, const char *text)
     const int64_t count = g->desc.B * g->desc.H * g->desc.NQ * g->desc.DV;
     for (int64_t n = 0; n < count; n++) {
         const double got = storage_load(type, g->memory[OUTPUT].data, n);
-        if (!(fabs(got - 1) < 1e-2))
+        if (!(fabs(got - 1) < 1e-2)) {
             ck_abort_msg("%s: output[%" PRId64 "] is %g, want 1", text, n, got);
+        }
     }
     memset(g->memory[OUTPUT].data, 0xFF, g->memory[OUTPUT].size_bytes);
 }
@@ -165,8 +169,9 @@ static void check_output(struct guarded *g, const char *text)
 static void close_guards(struct guarded *g)
 {
     for (int a = 0; a < ARRAYS; a++) {
-        if (g->mem[a])
+        if (g->mem[a]) {
             clReleaseMemObject(g->mem[a]);
+        }
         guard_free(&g->memory[a]);
     }
 }
@@ -200,8 +205,9 @@ static void call_on_host(struct guarded *g)
 static gpu_mha_buffer buffer(struct guarded *g, int which)
 {
     cl_int code = CL_SUCCESS;
-    if (g->memory[which].size_bytes == 0)
+    if (g->memory[which].size_bytes == 0) {
         return (gpu_mha_buffer){NULL, 0};
+    }
     g->mem[which] =
         clCreateBuffer(gpu_mha_context_cl(probe_context()), CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR,
                        g->memory[which].size_bytes, g->memory[which].data, &code);
@@ -279,14 +285,16 @@ START_TEST(the_blocking_call_stays_out_of_gaps)
                       .value = {0, GPU_MHA_STRIDED, stride, 0, 3}};
     gpu_mha_arrays arrays = {.query = q, .key = k, .value = low, .output = output};
     ck_assert_msg(gpu_mha(probe_context(), &d, &arrays) == GPU_MHA_OK, "%s", gpu_mha_last_error());
-    for (int n = 0; n < 6; n++)
+    for (int n = 0; n < 6; n++) {
         ASSERT_DOUBLE_SAME(output[n], n < 3 ? 2 : 5);
+    }
 
     d.output = d.value;
     d.value = (gpu_mha_tensor){0};
     float values[12];
-    for (int n = 0; n < 12; n++)
+    for (int n = 0; n < 12; n++) {
         values[n] = n < 6 ? 7 : 9;
+    }
     arrays.value = values;
     arrays.output = low;
     ck_assert_msg(gpu_mha(probe_context(), &d, &arrays) == GPU_MHA_OK, "%s", gpu_mha_last_error());

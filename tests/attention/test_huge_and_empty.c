@@ -14,9 +14,17 @@
 /* The product of B and H alone is 2^80. */
 static gpu_mha_desc huge(void)
 {
-    return (gpu_mha_desc){.B = HUGE_LENGTH, .H = HUGE_LENGTH, .HKV = 4, .NQ = 0, .NK = 3,
-                          .DK = 5, .DV = 7, .lse = 1, .scores = GPU_MHA_SCORES_RAW,
-                          .mask.type = GPU_MHA_MASK_BOOL, .bias.type = GPU_MHA_MASK_F16};
+    return (gpu_mha_desc){.B = HUGE_LENGTH,
+                          .H = HUGE_LENGTH,
+                          .HKV = 4,
+                          .NQ = 0,
+                          .NK = 3,
+                          .DK = 5,
+                          .DV = 7,
+                          .lse = 1,
+                          .scores = GPU_MHA_SCORES_RAW,
+                          .mask.type = GPU_MHA_MASK_BOOL,
+                          .bias.type = GPU_MHA_MASK_F16};
 }
 
 START_TEST(counts_of_no_queries_are_zero)

@@ -10,11 +10,21 @@ static const gpu_mha_method methods[] = {GPU_MHA_FUSED, GPU_MHA_STAGED};
 
 static struct attention_spec problem(gpu_mha_method method)
 {
-    return (struct attention_spec){.desc = {.B = 3, .H = 6, .HKV = 2, .NQ = 14, .NK = 37, .NP = 11,
-                                            .DK = 8, .DV = 5, .lse = 1, .causal = 1,
+    return (struct attention_spec){.desc = {.B = 3,
+                                            .H = 6,
+                                            .HKV = 2,
+                                            .NQ = 14,
+                                            .NK = 37,
+                                            .NP = 11,
+                                            .DK = 8,
+                                            .DV = 5,
+                                            .lse = 1,
+                                            .causal = 1,
                                             .offset_kind = GPU_MHA_BOTTOM_RIGHT,
-                                            .key_lengths = GPU_MHA_I32, .method = method},
-                                   .seed = 5, .host_call = 1};
+                                            .key_lengths = GPU_MHA_I32,
+                                            .method = method},
+                                   .seed = 5,
+                                   .host_call = 1};
 }
 
 /* Each input in turn has each layout, the others stay as they are. */

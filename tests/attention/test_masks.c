@@ -13,9 +13,17 @@ static const gpu_mha_method methods[] = {GPU_MHA_FUSED, GPU_MHA_STAGED};
 
 static struct attention_spec problem(gpu_mha_method method)
 {
-    return (struct attention_spec){.desc = {.B = 3, .H = 4, .HKV = 2, .NQ = 14, .NK = 37, .DK = 8,
-                                            .DV = 5, .lse = 1, .method = method},
-                                   .seed = 21, .output = ATTENTION_PADDED};
+    return (struct attention_spec){.desc = {.B = 3,
+                                            .H = 4,
+                                            .HKV = 2,
+                                            .NQ = 14,
+                                            .NK = 37,
+                                            .DK = 8,
+                                            .DV = 5,
+                                            .lse = 1,
+                                            .method = method},
+                                   .seed = 21,
+                                   .output = ATTENTION_PADDED};
 }
 
 /* Staged runs show what each key's score and weight became. */
@@ -32,8 +40,8 @@ START_TEST(every_broadcast_shape)
 {
     for (int n = 0; n < 16 * 4 * 2; n++) {
         struct attention_spec spec = problem(methods[_i]);
-        struct attention_mask shape = {.full = (unsigned)(n % 16), .strided = n / 64,
-                                       .hidden = 0.4};
+        struct attention_mask shape = {
+            .full = (unsigned)(n % 16), .strided = n / 64, .hidden = 0.4};
         int kind = n / 16 % 4;
         spec.seed += (uint64_t)n;
         if (kind == 0) {
@@ -104,9 +112,9 @@ END_TEST
 /* More queries than keys, more keys than queries, and none at all, under both diagonals. */
 START_TEST(lengths_differ_or_are_zero)
 {
-    static const int64_t lengths[][3] = {{14, 37, 0}, {37, 14, 0}, {9, 9, 0},  {5, 1, 0},
-                                         {14, 0, 0},  {14, 0, 23}, {14, 23, 1}, {0, 9, 0},
-                                         {33, 65, 7}}; /* NQ NK NP */
+    static const int64_t lengths[][3] = {{14, 37, 0}, {37, 14, 0}, {9, 9, 0},
+                                         {5, 1, 0},   {14, 0, 0},  {14, 0, 23},
+                                         {14, 23, 1}, {0, 9, 0},   {33, 65, 7}}; /* NQ NK NP */
 
     for (int n = 0; n < 9 * 6; n++) {
         struct attention_spec spec = problem(methods[_i]);
@@ -167,8 +175,8 @@ START_TEST(lengths_out_of_range_are_clamped)
         spec.desc.key_lengths = wide ? GPU_MHA_I64 : GPU_MHA_I32;
         attention_data_make(&spec, &data);
         struct attention_image *lengths = &data.images[ARRAY_KEY_LENGTHS];
-        unsigned char *at = lengths->bytes +
-                            (size_t)lengths->layout.offset * lengths->element_bytes;
+        unsigned char *at =
+            lengths->bytes + (size_t)lengths->layout.offset * lengths->element_bytes;
         for (int pass = 0; pass < 2; pass++) {
             for (int b = 0; b < 3; b++) {
                 int64_t length = pass == 1 ? wild[wide][b] : b == 0 ? 0 : spec.desc.NK;
@@ -178,12 +186,13 @@ START_TEST(lengths_out_of_range_are_clamped)
                        lengths->element_bytes);
             }
             for (int a = 0; a < ARRAY_INPUTS; a++) { /* every key is used now */
-                if (data.images[a].used)
+                if (data.images[a].used) {
                     memset(data.images[a].used, 1, (size_t)data.images[a].elements);
+                }
             }
-            ck_assert_msg(attention_run(attention_context, &data, launch, pass ? &got : &want,
-                                        error) == 0,
-                          "%s", error);
+            ck_assert_msg(
+                attention_run(attention_context, &data, launch, pass ? &got : &want, error) == 0,
+                "%s", error);
         }
         ck_assert_ptr_null(attention_outputs_differ(&got, &want));
         attention_outputs_free(&got);

@@ -253,8 +253,9 @@ START_TEST(structs_grow_at_their_end)
         memset(output, 0xFF, sizeof output);
         ck_assert_msg(gpu_mha(probe_context(), &desc.known, &arrays.known) == GPU_MHA_OK, "%s",
                       gpu_mha_last_error());
-        for (int n = 0; n < 12; n++)
+        for (int n = 0; n < 12; n++) {
             ASSERT_DOUBLE_SAME(output[n], 4);
+        }
     }
     /* A later field that is set is not understood here, wherever its bytes are. */
     for (int n = 0; n < 24; n += 23) {
@@ -302,12 +303,15 @@ START_TEST(zero_is_the_default)
                                   .window_right = -1,
                                   .method = GPU_MHA_FUSED};
     float query[20], key[15], value[9], first[12], second[12];
-    for (int n = 0; n < 20; n++)
+    for (int n = 0; n < 20; n++) {
         query[n] = (float)(n % 7) / 4;
-    for (int n = 0; n < 15; n++)
+    }
+    for (int n = 0; n < 15; n++) {
         key[n] = (float)(n % 4) / 2;
-    for (int n = 0; n < 9; n++)
+    }
+    for (int n = 0; n < 9; n++) {
         value[n] = (float)n;
+    }
     gpu_mha_arrays arrays = {.query = query, .key = key, .value = value, .output = first};
     ck_assert_int_eq(gpu_mha(probe_context(), &valid, &arrays), GPU_MHA_OK);
     arrays.output = second;
@@ -368,8 +372,9 @@ START_TEST(devices_describe_themselves)
         ck_assert(info.max_alloc_bytes > 0 && info.max_alloc_bytes <= info.global_bytes);
         ck_assert(info.is_default == 0 || info.is_default == 1);
         defaults += info.is_default;
-        if (info.is_default)
+        if (info.is_default) {
             ck_assert_int_eq(info.usable, 1);
+        }
     }
     ck_assert_int_eq(defaults, 1);
     gpu_mha_device_info info = {0};
@@ -425,8 +430,9 @@ START_TEST(a_wrapped_context_computes)
     float query[20] = {0}, key[15] = {0}, value[9] = {8, 8, 8, 8, 8, 8, 8, 8, 8}, output[12];
     gpu_mha_arrays arrays = {.query = query, .key = key, .value = value, .output = output};
     ck_assert_msg(gpu_mha(context, &valid, &arrays) == GPU_MHA_OK, "%s", gpu_mha_last_error());
-    for (int n = 0; n < 12; n++)
+    for (int n = 0; n < 12; n++) {
         ASSERT_DOUBLE_SAME(output[n], 8);
+    }
     gpu_mha_context_release(context);
 }
 END_TEST
@@ -530,11 +536,13 @@ START_TEST(a_plan_outlives_its_makers)
     ck_assert_int_eq(
         clEnqueueReadBuffer(queue, mems[3], CL_TRUE, 0, sizeof output, output, 0, NULL, NULL),
         CL_SUCCESS);
-    for (int n = 0; n < 12; n++)
+    for (int n = 0; n < 12; n++) {
         ASSERT_DOUBLE_SAME(output[n], 5);
+    }
     gpu_mha_plan_release(plan);
-    for (int n = 0; n < 5; n++)
+    for (int n = 0; n < 5; n++) {
         clReleaseMemObject(mems[n]);
+    }
     clReleaseCommandQueue(queue);
 }
 END_TEST

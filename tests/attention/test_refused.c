@@ -24,12 +24,14 @@ static void expect_untouched(void)
 static void expect_the_next_call_works(void)
 {
     const gpu_mha_arrays arrays = {.query = query, .key = key, .value = value, .output = output};
-    for (size_t n = 0; n < sizeof value / sizeof value[0]; n++)
+    for (size_t n = 0; n < sizeof value / sizeof value[0]; n++) {
         value[n] = 6;
+    }
     ck_assert_msg(gpu_mha(probe_context(), &valid, &arrays) == GPU_MHA_OK, "%s",
                   gpu_mha_last_error());
-    for (size_t n = 0; n < sizeof output / sizeof output[0]; n++)
+    for (size_t n = 0; n < sizeof output / sizeof output[0]; n++) {
         ASSERT_DOUBLE_SAME(output[n], 6);
+    }
     memset(output, 0xFF, sizeof output);
 }
 
@@ -195,14 +197,16 @@ static gpu_mha_desc desc_with(const struct patch patches[5])
     for (int n = 0; n < 5; n++) {
         const struct patch *p = &patches[n];
         void *at = (char *)&desc + p->at;
-        if (p->at == 0 && p->integer == 0)
+        if (p->at == 0 && p->integer == 0) {
             break;
-        if (p->kind == I64)
+        }
+        if (p->kind == I64) {
             memcpy(at, &p->integer, sizeof p->integer);
-        else if (p->kind == INT)
+        } else if (p->kind == INT) {
             memcpy(at, &(int){(int)p->integer}, sizeof(int));
-        else
+        } else {
             memcpy(at, &p->real, sizeof p->real);
+        }
     }
     return desc;
 }
@@ -334,14 +338,15 @@ static void set_array(gpu_mha_arrays *arrays, int field, void *pointer)
                                    &arrays->bias,     &arrays->key_lengths};
     const float **const floats[] = {&arrays->alibi_slopes, &arrays->sinks};
     float **const outputs[] = {&arrays->lse, &arrays->weights, &arrays->scores};
-    if (field < SLOPES)
+    if (field < SLOPES) {
         *inputs[field] = pointer;
-    else if (field < OUTPUT)
+    } else if (field < OUTPUT) {
         *floats[field - SLOPES] = pointer;
-    else if (field == OUTPUT)
+    } else if (field == OUTPUT) {
         arrays->output = pointer;
-    else
+    } else {
         *outputs[field - LSE] = pointer;
+    }
 }
 
 START_TEST(a_missing_array_is_refused)
@@ -351,8 +356,9 @@ START_TEST(a_missing_array_is_refused)
     char words[80];
     memset(output, 0xFF, sizeof output);
     memset(extra, 0, sizeof extra);
-    for (int field = 0; field < FIELDS; field++)
+    for (int field = 0; field < FIELDS; field++) {
         set_array(&arrays, field, field == OUTPUT ? output : extra);
+    }
     set_array(&arrays, _i, NULL);
     snprintf(words, sizeof words, "%s is NULL: ", names[_i]);
     expect_sentence(gpu_mha(probe_context(), &desc, &arrays), GPU_MHA_INVALID, words);
@@ -365,8 +371,9 @@ START_TEST(an_array_not_asked_for_is_refused)
 {
     gpu_mha_arrays arrays = {.query = query, .key = key, .value = value, .output = output};
     char words[80];
-    if (_i < PAST_KEY || _i == OUTPUT)
+    if (_i < PAST_KEY || _i == OUTPUT) {
         return;
+    }
     memset(output, 0xFF, sizeof output);
     set_array(&arrays, _i, extra);
     snprintf(words, sizeof words, "%s is given: ", names[_i]);

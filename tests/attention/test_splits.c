@@ -12,10 +12,17 @@ static const char *const tiles[] = {"12,16,2,8", "6,4,2,32", "1,4,2,2"};
 
 static struct attention_spec problem(int tile)
 {
-    return (struct attention_spec){.desc = {.B = 1, .H = 1, .HKV = 1, .NQ = 1, .NK = 4099,
-                                            .DK = 8, .DV = 5, .lse = 1,
+    return (struct attention_spec){.desc = {.B = 1,
+                                            .H = 1,
+                                            .HKV = 1,
+                                            .NQ = 1,
+                                            .NK = 4099,
+                                            .DK = 8,
+                                            .DV = 5,
+                                            .lse = 1,
                                             .method = GPU_MHA_FUSED},
-                                   .seed = 31, .output = ATTENTION_PADDED,
+                                   .seed = 31,
+                                   .output = ATTENTION_PADDED,
                                    .tile = tiles[tile]};
 }
 
@@ -56,8 +63,9 @@ START_TEST(parts_that_see_nothing)
         spec.desc.offset = n / 2 * 1024;
         spec.desc.window_left = n / 2 == 2 ? 1500 : 0;
         spec.desc.window_right = n / 2 == 3 ? 700 : 0;
-        if (n >= 8)
+        if (n >= 8) {
             spec.desc.offset = 5000;
+        }
         check_split(&spec);
     }
 }

@@ -41,10 +41,10 @@ enum feature {
 };
 
 static const int levels[FEATURES] = {
-    [METHOD] = 2, [HEAD_SIZE] = 2, [HEADS] = 3,   [LENGTH_Q] = 2, [LENGTH_K] = 3, [PAST] = 2,
-    [TYPES] = 4,  [LAYOUTS] = 4,   [SCALE] = 4,   [SOFTCAP] = 2,  [MASK] = 3,     [BIAS] = 4,
-    [LENGTHS] = 3, [CAUSAL] = 2,   [OFFSET] = 4,  [WINDOW] = 5,   [ALIBI] = 3,    [SINKS] = 2,
-    [DROPOUT] = 2, [LSE] = 2,      [WEIGHTS] = 3, [SCORES] = 5,   [QUEUE] = 2};
+    [METHOD] = 2,  [HEAD_SIZE] = 2, [HEADS] = 3,   [LENGTH_Q] = 2, [LENGTH_K] = 3, [PAST] = 2,
+    [TYPES] = 4,   [LAYOUTS] = 4,   [SCALE] = 4,   [SOFTCAP] = 2,  [MASK] = 3,     [BIAS] = 4,
+    [LENGTHS] = 3, [CAUSAL] = 2,    [OFFSET] = 4,  [WINDOW] = 5,   [ALIBI] = 3,    [SINKS] = 2,
+    [DROPOUT] = 2, [LSE] = 2,       [WEIGHTS] = 3, [SCORES] = 5,   [QUEUE] = 2};
 
 #define LEVELS_MAX 5
 
@@ -59,14 +59,16 @@ static int possible(int f, int x, int g, int y)
 
 static void draw(struct rng *rng, int row[FEATURES])
 {
-    for (int f = 0; f < FEATURES; f++)
+    for (int f = 0; f < FEATURES; f++) {
         row[f] = (int)rng_below(rng, levels[f]);
+    }
 }
 
 static void obey(int row[FEATURES])
 {
-    if (row[METHOD] == 0)
+    if (row[METHOD] == 0) {
         row[WEIGHTS] = row[SCORES] = 0;
+    }
 }
 
 static int gain(const int row[FEATURES])
@@ -74,8 +76,9 @@ static int gain(const int row[FEATURES])
     int count = 0;
 
     for (int f = 0; f < FEATURES; f++) {
-        for (int g = f + 1; g < FEATURES; g++)
+        for (int g = f + 1; g < FEATURES; g++) {
             count += !covered[f][row[f]][g][row[g]];
+        }
     }
     return count;
 }
@@ -87,19 +90,22 @@ static int next_row(struct rng *rng, int best[FEATURES])
         for (int g = f + 1; g < FEATURES; g++) {
             for (int n = 0; n < levels[f] * levels[g]; n++) {
                 int x = n / levels[g], y = n % levels[g];
-                if (covered[f][x][g][y] || !possible(f, x, g, y))
+                if (covered[f][x][g][y] || !possible(f, x, g, y)) {
                     continue;
+                }
                 for (int trial = 0; trial < 50; trial++) {
                     int row[FEATURES];
                     draw(rng, row);
                     row[f] = x;
                     row[g] = y;
                     if (f != METHOD && ((g == WEIGHTS && y) || (g == SCORES && y) ||
-                                        (f == WEIGHTS && x) || (f == SCORES && x)))
+                                        (f == WEIGHTS && x) || (f == SCORES && x))) {
                         row[METHOD] = 1;
+                    }
                     obey(row);
-                    if (trial == 0 || gain(row) > gain(best))
+                    if (trial == 0 || gain(row) > gain(best)) {
                         memcpy(best, row, sizeof(row));
+                    }
                 }
                 return 1;
             }
@@ -196,8 +202,9 @@ START_TEST(every_pair_of_features)
             struct attention_spec spec = problem(row);
             ck_assert_int_gt(gain(row), 0); /* else the drawing would not end */
             for (int f = 0; f < FEATURES; f++) {
-                for (int g = f + 1; g < FEATURES; g++)
+                for (int g = f + 1; g < FEATURES; g++) {
                     covered[f][row[f]][g][row[g]] = 1;
+                }
             }
             spec.tile = tiles[_i];
             spec.seed = rng_next(&rng) >> 40;

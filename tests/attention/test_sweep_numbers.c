@@ -17,10 +17,17 @@ START_TEST(long_sums)
     static const gpu_mha_method methods[] = {GPU_MHA_FUSED, GPU_MHA_STAGED};
 
     for (int n = 0; n < 8; n++) {
-        struct attention_spec spec = {.desc = {.B = 1, .H = 2, .HKV = 1, .NQ = 13, .NK = 4096,
-                                               .DK = 8, .DV = 8, .lse = 1,
+        struct attention_spec spec = {.desc = {.B = 1,
+                                               .H = 2,
+                                               .HKV = 1,
+                                               .NQ = 13,
+                                               .NK = 4096,
+                                               .DK = 8,
+                                               .DV = 8,
+                                               .lse = 1,
                                                .method = methods[n % 2]},
-                                      .seed = 40 + (uint64_t)n, .tile = tiles[_i]};
+                                      .seed = 40 + (uint64_t)n,
+                                      .tile = tiles[_i]};
         spec.fill = n < 2   ? ATTENTION_POSITIVE
                     : n < 4 ? ATTENTION_GROWING
                     : n < 6 ? ATTENTION_UNIFORM
@@ -28,10 +35,18 @@ START_TEST(long_sums)
         attention_check(&spec, NULL);
     }
     for (int n = 0; n < 2; n++) { /* as long as a context of a language model */
-        struct attention_spec spec = {.desc = {.B = 1, .H = 1, .HKV = 1, .NQ = 13, .NK = 65536,
-                                               .DK = 8, .DV = 8, .lse = 1,
+        struct attention_spec spec = {.desc = {.B = 1,
+                                               .H = 1,
+                                               .HKV = 1,
+                                               .NQ = 13,
+                                               .NK = 65536,
+                                               .DK = 8,
+                                               .DV = 8,
+                                               .lse = 1,
                                                .method = methods[n]},
-                                      .fill = ATTENTION_POSITIVE, .tile = tiles[_i], .seed = 40};
+                                      .fill = ATTENTION_POSITIVE,
+                                      .tile = tiles[_i],
+                                      .seed = 40};
         attention_check(&spec, NULL);
     }
 }
@@ -41,9 +56,10 @@ END_TEST
 START_TEST(large_scores)
 {
     for (int n = 0; n < 12; n++) {
-        struct attention_spec spec = {.desc = {.B = 2, .H = 2, .HKV = 1, .NQ = 26, .NK = 200,
-                                               .DK = 8, .DV = 8, .lse = 1},
-                                      .seed = 60 + (uint64_t)n, .tile = tiles[_i]};
+        struct attention_spec spec = {
+            .desc = {.B = 2, .H = 2, .HKV = 1, .NQ = 26, .NK = 200, .DK = 8, .DV = 8, .lse = 1},
+            .seed = 60 + (uint64_t)n,
+            .tile = tiles[_i]};
         spec.fill = n % 2 ? ATTENTION_LARGE : ATTENTION_GROWING;
         spec.desc.method = n % 4 < 2 ? GPU_MHA_FUSED : GPU_MHA_STAGED;
         spec.desc.scores = n % 4 < 2 ? GPU_MHA_SCORES_NONE : (gpu_mha_scores)(n / 3 + 1);
@@ -60,9 +76,10 @@ END_TEST
 START_TEST(lowest_finite_bias)
 {
     for (int n = 0; n < 6; n++) {
-        struct attention_spec spec = {.desc = {.B = 2, .H = 2, .HKV = 1, .NQ = 14, .NK = 45,
-                                               .DK = 8, .DV = 8, .lse = 1},
-                                      .seed = 80, .tile = tiles[_i]};
+        struct attention_spec spec = {
+            .desc = {.B = 2, .H = 2, .HKV = 1, .NQ = 14, .NK = 45, .DK = 8, .DV = 8, .lse = 1},
+            .seed = 80,
+            .tile = tiles[_i]};
         struct attention_launch launch = {.poison = POISON_NAN};
         struct attention_outputs outputs;
         struct attention_data data;
@@ -76,16 +93,19 @@ START_TEST(lowest_finite_bias)
         attention_data_make(&spec, &data);
         struct attention_image *bias = &data.images[ARRAY_BIAS];
         double lowest = -storage_largest(bias->type);
-        for (int64_t i = 0; i < spec.desc.NQ; i++)
+        for (int64_t i = 0; i < spec.desc.NQ; i++) {
             storage_store(bias->type, bias->bytes, bias->layout.offset + i, lowest);
+        }
         ck_assert_msg(attention_run(attention_context, &data, launch, &outputs, error) == 0, "%s",
                       error);
-        for (int64_t e = 0; e < 2 * 2 * 14 * 8; e++)
+        for (int64_t e = 0; e < 2 * 2 * 14 * 8; e++) {
             ASSERT_DOUBLE_NEAR((double)((float *)outputs.arrays[ARRAY_OUTPUT])[e], 23.0,
                                16 * REF_U32 * 23); /* the mean of 1 to 45 */
-        for (int64_t e = 0; e < 2 * 2 * 14; e++)
-            ASSERT_DOUBLE_NEAR((double)((float *)outputs.arrays[ARRAY_LSE])[e],
-                               lowest + log(45), 5 * REF_U32 * fabs(lowest));
+        }
+        for (int64_t e = 0; e < 2 * 2 * 14; e++) {
+            ASSERT_DOUBLE_NEAR((double)((float *)outputs.arrays[ARRAY_LSE])[e], lowest + log(45),
+                               5 * REF_U32 * fabs(lowest));
+        }
         attention_outputs_free(&outputs);
         attention_data_free(&data);
     }

@@ -12,9 +12,18 @@ static const gpu_mha_method methods[] = {GPU_MHA_FUSED, GPU_MHA_STAGED};
 
 static struct attention_spec problem(gpu_mha_method method)
 {
-    return (struct attention_spec){.desc = {.B = 2, .H = 4, .HKV = 2, .NQ = 9, .NK = 41, .DK = 8,
-                                            .DV = 5, .lse = 1, .method = method},
-                                   .seed = 9, .key = ATTENTION_PADDED, .output = ATTENTION_BNHD};
+    return (struct attention_spec){.desc = {.B = 2,
+                                            .H = 4,
+                                            .HKV = 2,
+                                            .NQ = 9,
+                                            .NK = 41,
+                                            .DK = 8,
+                                            .DV = 5,
+                                            .lse = 1,
+                                            .method = method},
+                                   .seed = 9,
+                                   .key = ATTENTION_PADDED,
+                                   .output = ATTENTION_BNHD};
 }
 
 START_TEST(every_mix)
@@ -44,8 +53,8 @@ START_TEST(every_mix_of_past_and_new)
         spec.desc.past_key.type = (gpu_mha_type)(n / 3 % 3);
         spec.desc.value.type = (gpu_mha_type)(n / 9 % 3);
         spec.desc.past_value.type = (gpu_mha_type)(n / 27);
-        spec.desc.weights = methods[_i] == GPU_MHA_STAGED ? (gpu_mha_weights)(n % 3)
-                                                           : GPU_MHA_WEIGHTS_NONE;
+        spec.desc.weights =
+            methods[_i] == GPU_MHA_STAGED ? (gpu_mha_weights)(n % 3) : GPU_MHA_WEIGHTS_NONE;
         attention_check(&spec, NULL);
     }
 }
@@ -63,8 +72,7 @@ START_TEST(the_ends_of_the_range)
         {GPU_MHA_F16, 0x03ff},  /* the largest subnormal */
         {GPU_MHA_BF16, 0x7b00}, /* 6.6e35: a sum over the keys still is a float */
         {GPU_MHA_BF16, 0x0080}, /* 2^-126, the smallest normal number */
-        {GPU_MHA_F32, 0x7b000000},
-        {GPU_MHA_F32, 0x00800000},
+        {GPU_MHA_F32, 0x7b000000}, {GPU_MHA_F32, 0x00800000},
     };
     for (size_t n = 0; n < sizeof(numbers) / sizeof(numbers[0]); n++) {
         struct attention_spec spec = problem(methods[_i]);
@@ -80,14 +88,15 @@ START_TEST(the_ends_of_the_range)
         double x = storage_decode((enum storage_type)numbers[n].type, numbers[n].bits);
         struct attention_image *value = &data.images[ARRAY_VALUE];
         for (int64_t e = 0; e < value->elements; e++) {
-            if (value->used[e])
+            if (value->used[e]) {
                 storage_store(value->type, value->bytes, e, x);
+            }
         }
         ck_assert_msg(attention_run(attention_context, &data, launch, &outputs, error) == 0, "%s",
                       error);
         for (int64_t e = 0; e < spec.desc.B * spec.desc.H * spec.desc.NQ * spec.desc.DV; e++) {
-            double got = storage_load(data.images[ARRAY_OUTPUT].type,
-                                      outputs.arrays[ARRAY_OUTPUT], e);
+            double got =
+                storage_load(data.images[ARRAY_OUTPUT].type, outputs.arrays[ARRAY_OUTPUT], e);
             ASSERT_DOUBLE_NEAR(got, x, 4 * REF_U32 * x);
         }
         attention_outputs_free(&outputs);
@@ -113,16 +122,17 @@ START_TEST(outputs_are_rounded_to_nearest_even)
         attention_data_make(&spec, &data);
         struct attention_image *value = &data.images[ARRAY_VALUE];
         double step = 2 * storage_unit_roundoff((enum storage_type)type); /* next to 1 */
-        for (int64_t d = 0; d < spec.desc.DV; d++)
+        for (int64_t d = 0; d < spec.desc.DV; d++) {
             storage_store(value->type, value->bytes, layout_index(&value->layout, 0, 0, 0, d),
                           1 + ((double)d + 0.5) * step);
+        }
         ck_assert_msg(attention_run(attention_context, &data, launch, &outputs, error) == 0, "%s",
                       error);
         for (int64_t e = 0; e < spec.desc.H * spec.desc.NQ * spec.desc.DV; e++) {
             int64_t even = (e % spec.desc.DV + 1) / 2 * 2; /* 0.5 -> 0, 1.5 -> 2, 2.5 -> 2 */
-            ASSERT_DOUBLE_SAME(storage_load((enum storage_type)type,
-                                            outputs.arrays[ARRAY_OUTPUT], e),
-                               1 + (double)even * step);
+            ASSERT_DOUBLE_SAME(
+                storage_load((enum storage_type)type, outputs.arrays[ARRAY_OUTPUT], e),
+                1 + (double)even * step);
         }
         attention_outputs_free(&outputs);
         attention_data_free(&data);

@@ -77,8 +77,8 @@ static inline struct outcome run_command(const char *format, ...)
 #define ASSERT_REFUSES(exit_code, part, ...)                                                       \
     do {                                                                                           \
         struct outcome outcome_ = run_command(__VA_ARGS__);                                        \
-        ck_assert_msg(outcome_.code == (exit_code), "exit code is %d, want %d: %s",                \
-                      outcome_.code, (exit_code), outcome_.err);                                   \
+        ck_assert_msg(outcome_.code == (exit_code), "exit code is %d, want %d: %s", outcome_.code, \
+                      (exit_code), outcome_.err);                                                  \
         ASSERT_CONTAINS(outcome_.err, (part));                                                     \
         ck_assert_msg(strncmp(outcome_.err, "gpu-mha: ", 9) == 0 &&                                \
                           strchr(outcome_.err, '\n') == strrchr(outcome_.err, '\n'),               \
@@ -96,8 +96,9 @@ struct array {
 static inline int64_t array_count(int rank, const int64_t *shape)
 {
     int64_t count = 1;
-    for (int axis = 0; axis < rank; axis++)
+    for (int axis = 0; axis < rank; axis++) {
         count *= shape[axis];
+    }
     return count;
 }
 
@@ -105,9 +106,10 @@ static inline int64_t array_count(int rank, const int64_t *shape)
 static inline char *shape_text(int rank, const int64_t *shape, char *text, size_t size)
 {
     size_t length = (size_t)snprintf(text, size, "(");
-    for (int axis = 0; axis < rank; axis++)
+    for (int axis = 0; axis < rank; axis++) {
         length += (size_t)snprintf(text + length, size - length, "%s%" PRId64, axis ? ", " : "",
                                    shape[axis]);
+    }
     snprintf(text + length, size - length, rank == 1 ? ",)" : ")");
     return text;
 }
@@ -122,20 +124,21 @@ static inline void put_item(const char *descr, uint8_t *bytes, int64_t index, do
 {
     uint8_t *item = bytes + (size_t)index * item_size(descr);
 
-    if (!strcmp(descr, "<f4"))
+    if (!strcmp(descr, "<f4")) {
         storage_store(STORAGE_F32, bytes, index, value);
-    else if (!strcmp(descr, "<f2"))
+    } else if (!strcmp(descr, "<f2")) {
         storage_store(STORAGE_F16, bytes, index, value);
-    else if (!strcmp(descr, "|V2"))
+    } else if (!strcmp(descr, "|V2")) {
         storage_store(STORAGE_BF16, bytes, index, value);
-    else if (!strcmp(descr, "<f8"))
+    } else if (!strcmp(descr, "<f8")) {
         memcpy(item, &value, sizeof value);
-    else if (!strcmp(descr, "<i4"))
+    } else if (!strcmp(descr, "<i4")) {
         memcpy(item, &(int32_t){(int32_t)value}, sizeof(int32_t));
-    else if (!strcmp(descr, "<i8"))
+    } else if (!strcmp(descr, "<i8")) {
         memcpy(item, &(int64_t){(int64_t)value}, sizeof(int64_t));
-    else
+    } else {
         *item = (uint8_t)value;
+    }
 }
 
 /* Writes values[0..count-1], repeated as often as the shape needs. */
@@ -149,8 +152,9 @@ static inline void write_array(const char *path, const char *descr, int rank, co
     FILE *file = fopen(path, "wb");
 
     ck_assert(bytes && file);
-    for (int64_t i = 0; i < total; i++)
+    for (int64_t i = 0; i < total; i++) {
         put_item(descr, bytes, i, values[i % count]);
+    }
     snprintf(header, sizeof header, "{'descr': '%s', 'fortran_order': False, 'shape': %s, }", descr,
              shape_text(rank, shape, text, sizeof text));
     /* magic, version and length are 10 bytes; with the header they fill 128 */
@@ -173,8 +177,9 @@ static inline void write_counting(const char *path, const char *descr, int axis,
     int64_t inner = array_count(rank - axis - 1, shape + axis + 1);
     double *values = alloc_doubles(total);
 
-    for (int64_t i = 0; i < total; i++)
+    for (int64_t i = 0; i < total; i++) {
         values[i] = (double)(i / inner % shape[axis] + 1);
+    }
     write_array(path, descr, rank, shape, total > 0 ? total : 1, values);
     free(values);
 }

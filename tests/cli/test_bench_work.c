@@ -21,7 +21,13 @@ static struct mha_bench_shape shape_of(int64_t B, int64_t NQ, int64_t NK)
 {
     return (struct mha_bench_shape){
         .name = "test",
-        .desc = {.B = B, .H = 6, .HKV = 2, .NQ = NQ, .NK = NK, .DK = 5, .DV = 7,
+        .desc = {.B = B,
+                 .H = 6,
+                 .HKV = 2,
+                 .NQ = NQ,
+                 .NK = NK,
+                 .DK = 5,
+                 .DV = 7,
                  .output = {.type = GPU_MHA_F16}},
     };
 }
@@ -130,13 +136,15 @@ START_TEST(median_is_the_middle)
     static const double times[] = {7, 1, 5, 100};
     struct mha_bench_samples samples = {0};
     ck_assert(isnan(mha_bench_samples_median(&samples)));
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++) {
         ck_assert(mha_bench_samples_add(&samples, times[i]));
+    }
     ck_assert_double_eq(mha_bench_samples_median(&samples), 5);
     ck_assert(mha_bench_samples_add(&samples, times[3]));
     ck_assert_double_eq(mha_bench_samples_median(&samples), 6);
-    for (int i = 0; i < 1000; i++)
+    for (int i = 0; i < 1000; i++) {
         ck_assert(mha_bench_samples_add(&samples, 3));
+    }
     ck_assert_double_eq(mha_bench_samples_median(&samples), 3);
     mha_bench_samples_free(&samples);
 }

@@ -38,13 +38,14 @@ END_TEST
 START_TEST(run_help_names_every_option)
 {
     static const char *const options[] = {
-        "--q",     "--k",     "--v",      "-o, --output", "--mask",   "--causal", "--window",
-        "--scale", "--alibi", "--softcap", "--sinks",     "--kv-lens", "--past-k", "--past-v",
-        "--heads", "--lse",   "--weights", "--scores",    "--plot",    "--method", "--kv-heads",
-        "--dtype", "--json",  "--device",  "--offset",    "--batch"};
+        "--q",     "--k",     "--v",       "-o, --output", "--mask",    "--causal", "--window",
+        "--scale", "--alibi", "--softcap", "--sinks",      "--kv-lens", "--past-k", "--past-v",
+        "--heads", "--lse",   "--weights", "--scores",     "--plot",    "--method", "--kv-heads",
+        "--dtype", "--json",  "--device",  "--offset",     "--batch"};
     struct outcome outcome = run_command("run --help");
-    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
         ASSERT_CONTAINS(outcome.out, options[i]);
+    }
 }
 END_TEST
 
@@ -108,8 +109,9 @@ END_TEST
 /* Output that is lost is a failure. */
 START_TEST(full_disk_is_noticed)
 {
-    if (access("/dev/full", W_OK) != 0)
+    if (access("/dev/full", W_OK) != 0) {
         return;
+    }
     struct outcome outcome = run_command("--help >/dev/full");
     ck_assert_int_eq(outcome.code, 1);
     ASSERT_CONTAINS(outcome.err, "standard output could not be written");

@@ -53,8 +53,9 @@ static struct image compose(int version, const char *dict, const void *data, siz
     ck_assert_uint_le(image.size + length + data_size, sizeof image.bytes);
     memcpy(image.bytes + image.size, dict, length);
     image.size += length;
-    if (data_size > 0)
+    if (data_size > 0) {
         memcpy(image.bytes + image.size, data, data_size);
+    }
     image.size += data_size;
     return image;
 }
@@ -106,9 +107,9 @@ START_TEST(reads_all_versions)
     static const int64_t shape[] = {2, 3};
 
     for (int version = 1; version <= 3; version++) {
-        struct image image = compose(
-            version, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }  \n", data,
-            sizeof data);
+        struct image image =
+            compose(version, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }  \n",
+                    data, sizeof data);
         store(image.bytes, image.size);
         struct mha_npy array = expect_array(MHA_NPY_F32, 2, shape);
         ck_assert_mem_eq(array.data, data, sizeof data);
@@ -144,8 +145,9 @@ START_TEST(reads_every_type_in_both_byte_orders)
     for (size_t n = 0; n < sizeof orders / sizeof orders[0]; n++) {
         unsigned char data[8];
         char dict[128];
-        for (size_t i = 0; i < item; i++)
+        for (size_t i = 0; i < item; i++) {
             data[i] = elements[_i].little[*orders[n] == '>' ? item - 1 - i : i];
+        }
         snprintf(dict, sizeof dict, "{'descr': '%s%s', 'fortran_order': False, 'shape': ()}",
                  orders[n], elements[_i].code);
         struct image image = compose(1, dict, data, item);
@@ -166,25 +168,33 @@ START_TEST(brings_fortran_order_and_big_endian_to_native_c_order)
     static const int64_t shape[] = {A, B, C, D};
     unsigned char data[A * B * C * D * 4];
 
-    for (int a = 0; a < A; a++)
-        for (int b = 0; b < B; b++)
-            for (int c = 0; c < C; c++)
+    for (int a = 0; a < A; a++) {
+        for (int b = 0; b < B; b++) {
+            for (int c = 0; c < C; c++) {
                 for (int d = 0; d < D; d++) {
                     int32_t value = 1000 * a + 100 * b + 10 * c + d - 1500;
                     unsigned char *at = data + 4 * (a + A * (b + B * (c + C * d)));
-                    for (int i = 0; i < 4; i++)
+                    for (int i = 0; i < 4; i++) {
                         at[i] = (unsigned char)((uint32_t)value >> (24 - 8 * i));
+                    }
                 }
-    struct image image = compose(
-        2, "{'shape':(2,3,5,4),'fortran_order':True,'descr':'>i4'}\n", data, sizeof data);
+            }
+        }
+    }
+    struct image image =
+        compose(2, "{'shape':(2,3,5,4),'fortran_order':True,'descr':'>i4'}\n", data, sizeof data);
     store(image.bytes, image.size);
     struct mha_npy array = expect_array(MHA_NPY_I32, 4, shape);
     const int32_t *value = array.data;
-    for (int a = 0; a < A; a++)
-        for (int b = 0; b < B; b++)
-            for (int c = 0; c < C; c++)
-                for (int d = 0; d < D; d++)
+    for (int a = 0; a < A; a++) {
+        for (int b = 0; b < B; b++) {
+            for (int c = 0; c < C; c++) {
+                for (int d = 0; d < D; d++) {
                     ck_assert_int_eq(*value++, 1000 * a + 100 * b + 10 * c + d - 1500);
+                }
+            }
+        }
+    }
     mha_npy_free(&array);
 }
 END_TEST
@@ -330,7 +340,7 @@ START_TEST(refuses_a_huge_header_that_the_file_really_has)
 
     ck_assert_ptr_nonnull(bytes);
     memcpy(bytes, "\x93NUMPY\x02\x00\x40\x0d\x03\x00", 12); /* 200000 bytes */
-    bytes[8] = 0x34; /* less the 12 before it */
+    bytes[8] = 0x34;                                        /* less the 12 before it */
     store(bytes, size);
     free(bytes);
     expect_refusal("a header of 199988 bytes");
@@ -449,17 +459,20 @@ START_TEST(writes_what_numpy_writes)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         unsigned char bytes[512];
         size_t data_size = mha_npy_item_size(cases[i].type);
-        for (int axis = 0; axis < cases[i].rank; axis++)
+        for (int axis = 0; axis < cases[i].rank; axis++) {
             data_size *= (size_t)cases[i].shape[axis];
-        ck_assert_msg(mha_npy_write(path, cases[i].type, cases[i].rank, cases[i].shape, data,
-                                    error, sizeof error), "%s", error);
+        }
+        ck_assert_msg(mha_npy_write(path, cases[i].type, cases[i].rank, cases[i].shape, data, error,
+                                    sizeof error),
+                      "%s", error);
         size_t size = load(bytes, sizeof bytes), start = size - data_size;
         ck_assert_uint_eq(start % 64, 0);
         ck_assert_mem_eq(bytes, "\x93NUMPY\x01", 8);
         ck_assert_uint_eq(bytes[8] + 256u * bytes[9] + 10, start);
         ck_assert_mem_eq(bytes + 10, cases[i].dict, strlen(cases[i].dict));
-        for (size_t at = 10 + strlen(cases[i].dict); at < start - 1; at++)
+        for (size_t at = 10 + strlen(cases[i].dict); at < start - 1; at++) {
             ck_assert_int_eq(bytes[at], ' ');
+        }
         ck_assert_int_eq(bytes[start - 1], '\n');
         ck_assert_mem_eq(bytes + start, data, data_size);
     }
@@ -468,15 +481,16 @@ END_TEST
 
 START_TEST(writes_the_longest_header)
 {
-    static const int64_t shape[MHA_NPY_MAX_RANK] = {0, INT64_MAX, INT64_MAX, INT64_MAX,
+    static const int64_t shape[MHA_NPY_MAX_RANK] = {0,         INT64_MAX, INT64_MAX, INT64_MAX,
                                                     INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX};
     unsigned char bytes[512];
 
-    ck_assert_msg(mha_npy_write(path, MHA_NPY_F32, MHA_NPY_MAX_RANK, shape, NULL, error,
-                                sizeof error), "%s", error);
+    ck_assert_msg(
+        mha_npy_write(path, MHA_NPY_F32, MHA_NPY_MAX_RANK, shape, NULL, error, sizeof error), "%s",
+        error);
     ck_assert_uint_eq(load(bytes, sizeof bytes) % 64, 0);
-    ck_assert(!mha_npy_write(path, MHA_NPY_F32, MHA_NPY_MAX_RANK + 1, shape, NULL, error,
-                             sizeof error));
+    ck_assert(
+        !mha_npy_write(path, MHA_NPY_F32, MHA_NPY_MAX_RANK + 1, shape, NULL, error, sizeof error));
     ck_assert_ptr_nonnull(strstr(error, "its rank is 9"));
 }
 END_TEST
@@ -560,12 +574,13 @@ static double value_of(unsigned bits, int exponent_bits, int mantissa_bits)
     int bias = (1 << (exponent_bits - 1)) - 1;
     double magnitude;
 
-    if (exponent == (1u << exponent_bits) - 1)
+    if (exponent == (1u << exponent_bits) - 1) {
         magnitude = fraction == 0 ? INFINITY : NAN;
-    else if (exponent == 0)
+    } else if (exponent == 0) {
         magnitude = ldexp(fraction, 1 - bias - mantissa_bits);
-    else
+    } else {
         magnitude = ldexp(fraction + (1u << mantissa_bits), (int)exponent - bias - mantissa_bits);
+    }
     return bits >> 15 ? -magnitude : magnitude;
 }
 
@@ -633,10 +648,18 @@ START_TEST(converts_whole_arrays)
 {
     int64_t integers[] = {-3, 0, 65504, 1 << 24};
     double reals[] = {-3.5, 0.1, 1e300, -1e-300};
-    struct mha_npy from_integers = {.type = MHA_NPY_I64, .rank = 1, .shape = {4}, .count = 4,
-                                    .bytes = sizeof integers, .data = integers};
-    struct mha_npy from_reals = {.type = MHA_NPY_F64, .rank = 1, .shape = {4}, .count = 4,
-                                 .bytes = sizeof reals, .data = reals};
+    struct mha_npy from_integers = {.type = MHA_NPY_I64,
+                                    .rank = 1,
+                                    .shape = {4},
+                                    .count = 4,
+                                    .bytes = sizeof integers,
+                                    .data = integers};
+    struct mha_npy from_reals = {.type = MHA_NPY_F64,
+                                 .rank = 1,
+                                 .shape = {4},
+                                 .count = 4,
+                                 .bytes = sizeof reals,
+                                 .data = reals};
 
     float *f32 = mha_npy_to_f32(&from_reals);
     ck_assert(f32[0] == -3.5f && f32[1] == 0.1f && isinf(f32[2]) && f32[3] == 0);

@@ -23,22 +23,45 @@ static const char *const methods[] = {"auto", "fused", "staged", NULL};
 
 static const struct mha_option options[] = {
     {.kind = MHA_OPTION_HEADING, .help = "Input:"},
-    {.kind = MHA_OPTION_STRING, .name = "q", .target = &query, .value_name = "FILE",
-     .required = true, .help = "Queries, of shape (B,H,NQ,DK) or (B,NQ,H*DK); the second one "
-                               "needs --heads, too, since nothing else tells heads apart."},
-    {.kind = MHA_OPTION_STRING, .name = "output", .letter = 'o', .target = &output,
-     .value_name = "FILE", .help = "Where the result goes."},
-    {.kind = MHA_OPTION_INT64, .name = "heads", .target = &heads, .minimum = 1,
-     .maximum = 1024, .help = "Number of heads."},
+    {.kind = MHA_OPTION_STRING,
+     .name = "q",
+     .target = &query,
+     .value_name = "FILE",
+     .required = true,
+     .help = "Queries, of shape (B,H,NQ,DK) or (B,NQ,H*DK); the second one "
+             "needs --heads, too, since nothing else tells heads apart."},
+    {.kind = MHA_OPTION_STRING,
+     .name = "output",
+     .letter = 'o',
+     .target = &output,
+     .value_name = "FILE",
+     .help = "Where the result goes."},
+    {.kind = MHA_OPTION_INT64,
+     .name = "heads",
+     .target = &heads,
+     .minimum = 1,
+     .maximum = 1024,
+     .help = "Number of heads."},
     {.kind = MHA_OPTION_HEADING, .help = "What is computed:"},
     {.kind = MHA_OPTION_INT64, .name = "causal", .target = &causal, .help = "Offset."},
-    {.kind = MHA_OPTION_INT64_PAIR, .name = "window", .target = window, .value_name = "LEFT,RIGHT",
-     .given = &window_given, .minimum = -1, .maximum = INT64_MAX,
+    {.kind = MHA_OPTION_INT64_PAIR,
+     .name = "window",
+     .target = window,
+     .value_name = "LEFT,RIGHT",
+     .given = &window_given,
+     .minimum = -1,
+     .maximum = INT64_MAX,
      .help = "Sliding window.\n-1 is no limit."},
     {.kind = MHA_OPTION_DOUBLE, .name = "scale", .target = &scale, .help = "Factor."},
-    {.kind = MHA_OPTION_DOUBLE, .name = "cap", .target = &cap, .allow_nonfinite = true,
+    {.kind = MHA_OPTION_DOUBLE,
+     .name = "cap",
+     .target = &cap,
+     .allow_nonfinite = true,
      .help = "Cap."},
-    {.kind = MHA_OPTION_CHOICE, .name = "method", .target = &method, .choices = methods,
+    {.kind = MHA_OPTION_CHOICE,
+     .name = "method",
+     .target = &method,
+     .choices = methods,
      .help = "How."},
     {.kind = MHA_OPTION_FLAG, .name = "json", .target = &json, .help = "Print JSON."},
 };
@@ -55,10 +78,12 @@ static void reset(void)
     scale = cap = 77;
     json = window_given = false;
     method = 77;
-    line = (struct mha_command_line){
-        .command = "gpu-mha try", .summary = "Tries the parser.", .operands = "DIR...",
-        .options = options, .option_count = sizeof options / sizeof options[0],
-        .epilogue = "That is all."};
+    line = (struct mha_command_line){.command = "gpu-mha try",
+                                     .summary = "Tries the parser.",
+                                     .operands = "DIR...",
+                                     .options = options,
+                                     .option_count = sizeof options / sizeof options[0],
+                                     .epilogue = "That is all."};
 }
 
 /* Parses a line whose words are separated by single blanks ("" is written as ~). */
@@ -73,8 +98,9 @@ static enum mha_options_result parse(const char *words)
     snprintf(copy, sizeof copy, "%s", words);
     for (char *word = strtok(copy, " "); word; word = strtok(NULL, " ")) {
         ck_assert_int_lt(count, MAXIMUM_ARGUMENTS);
-        if (strcmp(word, "~") == 0)
+        if (strcmp(word, "~") == 0) {
             *word = '\0';
+        }
         arguments[count++] = word;
     }
     fflush(stdout);
@@ -280,12 +306,16 @@ START_TEST(keeps_help_within_80_columns)
     static char names[12][32], text[400];
 
     reset();
-    for (size_t i = 0; i < sizeof text - 1; i++)
+    for (size_t i = 0; i < sizeof text - 1; i++) {
         text[i] = i % 2 ? ' ' : 'x'; /* a blank at every second column, the 81st too */
+    }
     for (int i = 0; i < 12; i++) {
         snprintf(names[i], sizeof names[i], "required-%d", i);
-        many[i] = (struct mha_option){.kind = MHA_OPTION_STRING, .name = names[i],
-                                      .target = &query, .required = true, .help = text};
+        many[i] = (struct mha_option){.kind = MHA_OPTION_STRING,
+                                      .name = names[i],
+                                      .target = &query,
+                                      .required = true,
+                                      .help = text};
     }
     line.options = many;
     line.option_count = 12;

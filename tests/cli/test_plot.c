@@ -80,8 +80,9 @@ static struct box find(const struct picture *picture, struct mha_colour colour)
 
     for (int y = 0; y < picture->height; y++) {
         for (int x = 0; x < picture->width; x++) {
-            if (!has_colour(picture, x, y, colour))
+            if (!has_colour(picture, x, y, colour)) {
                 continue;
+            }
             box.left = x < box.left ? x : box.left;
             box.right = x > box.right ? x : box.right;
             box.top = y < box.top ? y : box.top;
@@ -96,9 +97,11 @@ static int dark_pixels(const struct picture *picture, int left, int top, int rig
 {
     int count = 0;
 
-    for (int y = top; y < bottom; y++)
-        for (int x = left; x < right; x++)
+    for (int y = top; y < bottom; y++) {
+        for (int x = left; x < right; x++) {
             count += picture->rgb[3 * ((size_t)y * (size_t)picture->width + (size_t)x)] < 100;
+        }
+    }
     return count;
 }
 
@@ -107,15 +110,17 @@ START_TEST(puts_every_cell_at_its_place)
 {
     enum { NQ = 5, NK = 8, MARK_Q = 3, MARK_K = 2 };
     float weights[NQ * NK];
-    const struct mha_plot plot = {.title = "A title", .H = 1, .NQ = NQ, .NK = NK,
-                                  .weights = weights};
+    const struct mha_plot plot = {
+        .title = "A title", .H = 1, .NQ = NQ, .NK = NK, .weights = weights};
 
-    for (int i = 0; i < NQ * NK; i++)
+    for (int i = 0; i < NQ * NK; i++) {
         weights[i] = (float)((i * 7) % (NQ * NK)) / 64.0f;
+    }
     weights[MARK_Q * NK + MARK_K] = NAN;
     double largest = 0;
-    for (int i = 0; i < NQ * NK; i++)
+    for (int i = 0; i < NQ * NK; i++) {
         largest = weights[i] > largest ? (double)weights[i] : largest;
+    }
 
     struct picture picture = draw(&plot);
     struct box mark = find(&picture, mha_colour_map((double)NAN));
@@ -141,14 +146,21 @@ START_TEST(gives_each_head_a_panel)
     enum { H = 12, NQ = 14, NK = 15 };
     static float weights[H * NQ * NK];
     const char *tokens[NK];
-    const struct mha_plot plot = {.title = "t", .H = H, .NQ = NQ, .NK = NK, .weights = weights,
-                                  .query_labels = tokens, .key_labels = tokens};
+    const struct mha_plot plot = {.title = "t",
+                                  .H = H,
+                                  .NQ = NQ,
+                                  .NK = NK,
+                                  .weights = weights,
+                                  .query_labels = tokens,
+                                  .key_labels = tokens};
 
-    for (int i = 0; i < NK; i++)
+    for (int i = 0; i < NK; i++) {
         tokens[i] = i % 2 ? "street" : "it";
+    }
     weights[0] = 1;
-    for (int h = 0; h < H; h++)
+    for (int h = 0; h < H; h++) {
         weights[(h * NQ + 2) * NK + h] = NAN;
+    }
     struct picture picture = draw(&plot);
     ck_assert_int_ge(picture.width, 1400);
     ck_assert_int_le(picture.width, 1800);
@@ -182,20 +194,21 @@ START_TEST(draws_labels_and_title)
 {
     static const float weights[] = {0.1f, 0.2f, 0.3f, 0.4f};
     static const char *const labels[] = {"mmmm", "mmmm"}, *const blanks[] = {"", ""};
-    struct mha_plot plot = {.H = 1, .NQ = 2, .NK = 2, .weights = weights,
-                            .query_labels = labels, .key_labels = labels};
+    struct mha_plot plot = {
+        .H = 1, .NQ = 2, .NK = 2, .weights = weights, .query_labels = labels, .key_labels = labels};
     struct picture with = draw(&plot);
     struct box corner = find(&with, mha_colour_map(0.25));
     int cell = corner.bottom - corner.top + 1;
 
     ck_assert_int_gt(dark_pixels(&with, 0, corner.top, corner.left - 2, corner.top + 2 * cell), 50);
     ck_assert_int_gt(dark_pixels(&with, corner.left, corner.top + 2 * cell + 2,
-                                 corner.left + 2 * cell, with.height), 50);
+                                 corner.left + 2 * cell, with.height),
+                     50);
     plot.query_labels = plot.key_labels = blanks;
     struct picture without = draw(&plot);
     corner = find(&without, mha_colour_map(0.25));
-    ck_assert_int_eq(
-        dark_pixels(&without, 0, corner.top, corner.left - 2, corner.top + 2 * cell), 0);
+    ck_assert_int_eq(dark_pixels(&without, 0, corner.top, corner.left - 2, corner.top + 2 * cell),
+                     0);
     plot.title = "Some title";
     struct picture titled = draw(&plot);
     ck_assert_int_gt(titled.height, without.height);
@@ -207,8 +220,8 @@ END_TEST
 
 static const struct {
     int H, NQ, NK;
-} sizes[] = {{1, 1, 1},     {1, 1, 5000},  {1, 5000, 1}, {1, 1024, 1024}, {12, 1024, 1024},
-             {3, 700, 2100}, {400, 5, 4},  {400, 90, 70}, {2, 4097, 30},  {16, 1, 300}};
+} sizes[] = {{1, 1, 1},      {1, 1, 5000}, {1, 5000, 1},  {1, 1024, 1024}, {12, 1024, 1024},
+             {3, 700, 2100}, {400, 5, 4},  {400, 90, 70}, {2, 4097, 30},   {16, 1, 300}};
 
 START_TEST(stays_below_4000_pixels)
 {
@@ -218,8 +231,9 @@ START_TEST(stays_below_4000_pixels)
     struct mha_plot plot = {.title = "t", .H = H, .NQ = NQ, .NK = NK, .weights = weights};
 
     ck_assert_ptr_nonnull(weights);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         weights[i] = 0.5f;
+    }
     struct picture picture = draw(&plot);
     ck_assert_int_lt(picture.width, 4000);
     ck_assert_int_lt(picture.height, 4000);
@@ -239,9 +253,11 @@ START_TEST(averages_blocks)
     struct mha_plot plot = {.H = 1, .NQ = NQ, .NK = NK, .weights = weights};
 
     ck_assert_ptr_nonnull(weights);
-    for (int q = 0; q < NQ; q++)
-        for (int k = 0; k < NK; k++)
+    for (int q = 0; q < NQ; q++) {
+        for (int k = 0; k < NK; k++) {
             weights[q * NK + k] = (float)((q + k) % 2);
+        }
+    }
     struct picture picture = draw(&plot);
     struct box half = find(&picture, mha_colour_map(0.5));
     ck_assert_int_gt(half.right - half.left, 1000);
@@ -303,8 +319,9 @@ START_TEST(reports_a_full_disk)
     const struct mha_plot plot = {.H = H, .NQ = NQ, .NK = NK, .weights = weights};
     struct rlimit limit = {1000, 1000};
 
-    for (int i = 0; i < H * NQ * NK; i++) /* noise, so that the file is long */
+    for (int i = 0; i < H * NQ * NK; i++) { /* noise, so that the file is long */
         weights[i] = (float)(i * 7919 % 10007);
+    }
     signal(SIGXFSZ, SIG_IGN);
     ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
     ck_assert(!mha_plot_write(path, &plot, error, sizeof error));
@@ -370,9 +387,10 @@ START_TEST(typeface_is_complete)
             }
         }
         ck_assert_msg(darkest < 64, "'%s' leaves no ink", text);
-        for (int other = 0; other < glyph; other++)
+        for (int other = 0; other < glyph; other++) {
             ck_assert_msg(memcmp(ink[glyph], ink[other], sizeof ink[glyph]) != 0,
                           "'%s' looks like '%c'", text, '!' + other);
+        }
         mha_canvas_destroy(&plain);
         mha_canvas_destroy(&turned);
     }
@@ -390,9 +408,11 @@ START_TEST(text_is_measured_and_cut)
     ck_assert(mha_canvas_create(&canvas, 400, 30));
     mha_font_draw(&canvas, "wwwwwwwwwwwwwwwwwwwwwwwwwwww", 0, 20, 2, 100, false,
                   (struct mha_colour){0, 0, 0});
-    for (int y = 0; y < 30; y++)
-        for (int x = 101; x < 400; x++)
+    for (int y = 0; y < 30; y++) {
+        for (int x = 101; x < 400; x++) {
             ck_assert_int_eq(canvas.rgb[3 * (y * 400 + x)], 255);
+        }
+    }
     mha_font_draw(&canvas, "outside", -50, -50, 2, 1000, true, (struct mha_colour){0, 0, 0});
     mha_font_draw(&canvas, "outside", 390, 29, 2, 1000, false, (struct mha_colour){0, 0, 0});
     mha_canvas_destroy(&canvas);

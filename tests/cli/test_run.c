@@ -77,7 +77,7 @@ START_TEST(masks_of_every_rank_and_type)
     expect_rows(2, 2, 2);
 
     write_array("mask.npy", "<f2", SHAPE(1, 1, 3, 5),
-                VALUES(0, -INFINITY, -INFINITY, -INFINITY, -INFINITY, /**/
+                VALUES(0, -INFINITY, -INFINITY, -INFINITY, -INFINITY,         /**/
                        -INFINITY, -INFINITY, -INFINITY, -INFINITY, -INFINITY, /**/
                        1, 1, 1, 1, -INFINITY));
     ASSERT_RUNS("run " FILES " --mask mask.npy");
@@ -95,7 +95,7 @@ START_TEST(bias_beyond_f32_stays_a_bias)
     write_probe();
     write_array("mask.npy", "<f8", SHAPE(3, 5),
                 VALUES(-1e300, -1e300, -1e300, -1e300, -1e300, /**/
-                       0, -1e300, 0, -1e300, -1e300, /**/
+                       0, -1e300, 0, -1e300, -1e300,           /**/
                        0, 0, 0, 0, -INFINITY));
     ASSERT_RUNS("run " FILES " --mask mask.npy");
     expect_rows(3, 2, 2.5);
@@ -314,13 +314,23 @@ START_TEST(json_is_one_object)
     struct outcome outcome = run_command("run " FILES " --json --lse lse.npy --causal 0");
     ck_assert_int_eq(outcome.code, 0);
     ck_assert_int_eq(outcome.out[0], '{');
-    static const char *const parts[] = {
-        "\"device\": \"",  "\"method\": \"",       "\"workspace_bytes\": ", "\"milliseconds\": ",
-        "\"NQ\": 3",       "\"NK\": 5",            "\"DV\": 2",             "\"query\": \"f32\"",
-        "\"min\": 1.0",    "\"max\": 2.0",         "\"mean\": 1.5",         "\"nan\": 0",
-        "\"path\": \"y.npy\"", "\"path\": \"lse.npy\""};
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+    static const char *const parts[] = {"\"device\": \"",
+                                        "\"method\": \"",
+                                        "\"workspace_bytes\": ",
+                                        "\"milliseconds\": ",
+                                        "\"NQ\": 3",
+                                        "\"NK\": 5",
+                                        "\"DV\": 2",
+                                        "\"query\": \"f32\"",
+                                        "\"min\": 1.0",
+                                        "\"max\": 2.0",
+                                        "\"mean\": 1.5",
+                                        "\"nan\": 0",
+                                        "\"path\": \"y.npy\"",
+                                        "\"path\": \"lse.npy\""};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         ASSERT_CONTAINS(outcome.out, parts[i]);
+    }
 
     /* JSON has no number for what this one comes to. */
     write_array("v.npy", "<f4", SHAPE(1, 2, 5, 2), VALUES(NAN));

@@ -170,8 +170,7 @@ START_TEST(past_that_does_not_fit)
     REFUSED(1, "pv.npy has shape (2, 2, 4, 6), but must be (B, HKV, NP, DV) = (2, 2, 3, 6)",
             "run " FILES " --past-k pk.npy --past-v pv.npy");
     write_array("pk.npy", "<f4", SHAPE(2, 4, 4, 5), VALUES(1));
-    REFUSED(1, "pk.npy has shape (2, 4, 4, 5)",
-            "run " FILES " --past-k pk.npy --past-v pv.npy");
+    REFUSED(1, "pk.npy has shape (2, 4, 4, 5)", "run " FILES " --past-k pk.npy --past-v pv.npy");
 }
 END_TEST
 

@@ -23,8 +23,9 @@ void attention_close(void)
 {
     gpu_mha_context_release(attention_context);
     attention_context = NULL;
-    if (problems_checked > 0)
+    if (problems_checked > 0) {
         printf("%d problems\n", problems_checked);
+    }
 }
 
 /* Errors have statistics only where every element was drawn for itself. */
@@ -34,8 +35,9 @@ static int is_random(const struct attention_spec *spec)
                                             spec->past_value};
 
     for (size_t n = 0; n < sizeof(inputs) / sizeof(inputs[0]); n++) {
-        if (inputs[n] >= ATTENTION_ONE_BATCH && inputs[n] <= ATTENTION_ONE_ROW)
+        if (inputs[n] >= ATTENTION_ONE_BATCH && inputs[n] <= ATTENTION_ONE_ROW) {
             return 0;
+        }
     }
     return spec->fill == ATTENTION_NORMAL || spec->fill == ATTENTION_POSITIVE ||
            spec->fill == ATTENTION_LARGE;
@@ -69,8 +71,9 @@ static int compare_weights(const struct attention_data *data,
     double *mean, *bound;
     int bad;
 
-    if (d->weights == GPU_MHA_WEIGHTS_PER_HEAD)
+    if (d->weights == GPU_MHA_WEIGHTS_PER_HEAD) {
         return compare_one(data, ARRAY_WEIGHTS, outputs, r->weights, r->bound_weights, report);
+    }
     mean = alloc_doubles(d->B * d->NQ * data->NT);
     bound = alloc_doubles(d->B * d->NQ * data->NT);
     ref_head_average(d->B, d->H, d->NQ, data->NT, r->weights, mean);
@@ -95,14 +98,17 @@ static int compare_all(const struct attention_data *data, const struct attention
                   {r->masked, r->bound_masked},
                   {r->softmax, r->bound_softmax}};
 
-    if (compare_one(data, ARRAY_OUTPUT, outputs, r->o, r->bound_o, report))
+    if (compare_one(data, ARRAY_OUTPUT, outputs, r->o, r->bound_o, report)) {
         return 1;
-    if (d->lse && compare_one(data, ARRAY_LSE, outputs, r->lse, r->bound_lse, report))
+    }
+    if (d->lse && compare_one(data, ARRAY_LSE, outputs, r->lse, r->bound_lse, report)) {
         return 1;
+    }
     if (d->scores != GPU_MHA_SCORES_NONE &&
         compare_one(data, ARRAY_SCORES, outputs, scores[d->scores].want, scores[d->scores].bound,
-                    report))
+                    report)) {
         return 1;
+    }
     return d->weights != GPU_MHA_WEIGHTS_NONE && compare_weights(data, outputs, report);
 }
 
@@ -123,8 +129,8 @@ void attention_check(const struct attention_spec *spec, char *plan)
     attention_data_make(spec, &data);
     ck_assert_msg(attention_run(attention_context, &data, launches[0], &first, error) == 0,
                   "%s\n{%s}", error, text);
-    ck_assert_msg(compare_all(&data, &first, &report) == 0, "%s\n%s\n{%s}", report.text,
-                  first.plan, text);
+    ck_assert_msg(compare_all(&data, &first, &report) == 0, "%s\n%s\n{%s}", report.text, first.plan,
+                  text);
     for (int n = 1; n < (spec->host_call ? 3 : 2); n++) {
         ck_assert_msg(attention_run(attention_context, &data, launches[n], &other, error) == 0,
                       "%s\n%s\n{%s}", error, first.plan, text);
@@ -135,8 +141,9 @@ void attention_check(const struct attention_spec *spec, char *plan)
                       first.plan, text);
         attention_outputs_free(&other);
     }
-    if (plan)
+    if (plan) {
         snprintf(plan, sizeof(first.plan), "%s", first.plan);
+    }
     attention_outputs_free(&first);
     attention_data_free(&data);
     problems_checked++;

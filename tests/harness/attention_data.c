@@ -31,7 +31,7 @@ void *attention_alloc(int64_t count, size_t element_bytes)
 const char *attention_array_name(enum attention_array array)
 {
     static const char *const names[ARRAY_COUNT] = {
-        "query", "key",         "value",        "past_key", "past_value", "mask",    "bias",
+        "query",       "key",          "value", "past_key", "past_value", "mask",    "bias",
         "key_lengths", "alibi_slopes", "sinks", "output",   "lse",        "weights", "scores"};
 
     return names[array];
@@ -58,8 +58,9 @@ static void image_make(struct attention_data *data, enum attention_array array,
     image->elements = (layout.span > layout.offset ? layout.span : layout.offset) + margin;
     image->bytes = attention_alloc(image->elements, element_bytes);
     memset(image->bytes, CANARY_BYTE, (size_t)image->elements * element_bytes);
-    if (array < ARRAY_INPUTS)
+    if (array < ARRAY_INPUTS) {
         image->used = attention_alloc(image->elements, 1);
+    }
 }
 
 static void image_make_float(struct attention_data *data, enum attention_array array,
@@ -83,12 +84,14 @@ unsigned char *attention_data_poisoned(const struct attention_image *image, enum
     memcpy(bytes, image->bytes, size);
     for (int64_t n = 0; image->used && n < image->elements; n++) {
         unsigned char *at = bytes + (size_t)n * image->element_bytes;
-        if (image->used[n])
+        if (image->used[n]) {
             continue;
-        if (image->is_float)
+        }
+        if (image->is_float) {
             storage_poison(image->type, at, 1, kind);
-        else /* a mask that attends or hides, a length of -1 or 0 */
+        } else { /* a mask that attends or hides, a length of -1 or 0 */
             memset(at, kind == POISON_1000 ? 0 : CANARY_BYTE, image->element_bytes);
+        }
     }
     return bytes;
 }
@@ -101,8 +104,9 @@ static struct layout layout_of(enum attention_layout kind, int64_t B, int64_t H,
     struct layout l = layout_make(kind < ATTENTION_ONE_BATCH ? (enum layout_kind)kind : LAYOUT_BHND,
                                   B, H, N, D, offset);
 
-    if (kind == ATTENTION_ONE_BATCH)
+    if (kind == ATTENTION_ONE_BATCH) {
         l.stride_b = 0;
+    }
     if (kind == ATTENTION_ONE_HEAD) {
         l.stride_h = 0;
         l.stride_b = N * l.stride_n;
@@ -112,8 +116,9 @@ static struct layout layout_of(enum attention_layout kind, int64_t B, int64_t H,
         l.stride_h = D;
         l.stride_b = H * D;
     }
-    if (layout_count(&l) > 0)
+    if (layout_count(&l) > 0) {
         l.span = layout_index(&l, B - 1, H - 1, N - 1, D - 1) + 1;
+    }
     return l;
 }
 
@@ -157,8 +162,9 @@ static double draw(const struct attention_spec *spec, enum attention_array array
     case ATTENTION_POSITIVE:
         return is_value ? rng_uniform(rng, 0.5, 1.5) : 0.3 * normal;
     case ATTENTION_GROWING:
-        if (is_value)
+        if (is_value) {
             return normal;
+        }
         return is_query ? root / (double)D : 0.05 * (double)n;
     case ATTENTION_LARGE:
         return is_value ? normal : 12 * normal;
@@ -190,13 +196,14 @@ static void tensor_make(struct attention_data *data, enum attention_array array,
     }
     for (int64_t b = 0; b < l.B; b++) {
         struct rng rng;
-        rng_seed(&rng, spec->seed * 1000003 + (uint64_t)(spec->seed_batch + b) * 97 +
-                           (uint64_t)array);
+        rng_seed(&rng,
+                 spec->seed * 1000003 + (uint64_t)(spec->seed_batch + b) * 97 + (uint64_t)array);
         for (int64_t row = 0; row < l.H * l.N; row++) {
             int64_t h = row / l.N, n = row % l.N;
-            for (int64_t d = 0; d < l.D; d++)
+            for (int64_t d = 0; d < l.D; d++) {
                 storage_store(image->type, image->bytes, layout_index(&l, b, h, n, d),
                               draw(spec, array, &rng, first_row + n, d, l.D));
+            }
         }
     }
     layout_gather(&l, image->type, image->bytes, dense);
@@ -210,12 +217,14 @@ static double *join_rows(const gpu_mha_desc *d, int64_t D, const double *past, c
     double *joined = alloc_doubles(d->B * d->HKV * NT * D);
 
     for (int64_t head = 0; head < d->B * d->HKV; head++) {
-        if (d->NP > 0)
+        if (d->NP > 0) {
             memcpy(joined + head * NT * D, past + head * d->NP * D,
                    (size_t)(d->NP * D) * sizeof(double));
-        if (d->NK > 0)
-            memcpy(joined + (head * NT + d->NP) * D, new + head * d->NK * D,
+        }
+        if (d->NK > 0) {
+            memcpy(joined + (head * NT + d->NP) * D, new + head * d->NK *D,
                    (size_t)(d->NK * D) * sizeof(double));
+        }
     }
     return joined;
 }
@@ -232,9 +241,10 @@ static void tensors_make(struct attention_data *data)
     struct layout lk = layout_of(spec->key, d->B, d->HKV, d->NK, d->DK, offset_of(ARRAY_KEY));
     struct layout lv = layout_of(spec->value, d->B, d->HKV, d->NK, d->DV, offset_of(ARRAY_VALUE));
 
-    if (spec->query == ATTENTION_QKV)
+    if (spec->query == ATTENTION_QKV) {
         layout_make_qkv(d->B, d->NQ, d->H, d->HKV, d->DK, d->DV, offset_of(ARRAY_QUERY), &lq, &lk,
                         &lv);
+    }
     data->q = alloc_doubles(d->B * d->H * d->NQ * d->DK);
     if (spec->query == ATTENTION_QKV) {
         struct layout whole = lq;
@@ -247,14 +257,14 @@ static void tensors_make(struct attention_data *data)
     tensor_make(data, ARRAY_KEY, &d->key, spec->key, lk, d->NP, k);
     tensor_make(data, ARRAY_VALUE, &d->value, spec->value, lv, d->NP, v);
     if (d->NP > 0) {
-        tensor_make(data, ARRAY_PAST_KEY, &d->past_key, spec->past_key,
-                    layout_of(spec->past_key, d->B, d->HKV, d->NP, d->DK,
-                              offset_of(ARRAY_PAST_KEY)),
-                    0, pk);
-        tensor_make(data, ARRAY_PAST_VALUE, &d->past_value, spec->past_value,
-                    layout_of(spec->past_value, d->B, d->HKV, d->NP, d->DV,
-                              offset_of(ARRAY_PAST_VALUE)),
-                    0, pv);
+        tensor_make(
+            data, ARRAY_PAST_KEY, &d->past_key, spec->past_key,
+            layout_of(spec->past_key, d->B, d->HKV, d->NP, d->DK, offset_of(ARRAY_PAST_KEY)), 0,
+            pk);
+        tensor_make(
+            data, ARRAY_PAST_VALUE, &d->past_value, spec->past_value,
+            layout_of(spec->past_value, d->B, d->HKV, d->NP, d->DV, offset_of(ARRAY_PAST_VALUE)), 0,
+            pv);
     }
     data->k = join_rows(d, d->DK, pk, k);
     data->v = join_rows(d, d->DV, pv, v);
@@ -270,8 +280,9 @@ static int64_t mask_index(const gpu_mha_mask *mask, const int64_t at[MASK_AXES])
 {
     int64_t index = 0;
 
-    for (int a = 0; a < MASK_AXES; a++)
+    for (int a = 0; a < MASK_AXES; a++) {
         index += mask->shape[a] == 1 ? 0 : at[a] * mask->stride[a];
+    }
     return index;
 }
 
@@ -319,11 +330,12 @@ static double *mask_make(struct attention_data *data, enum attention_array array
     double *dense = alloc_doubles(matrix_count(data));
     struct attention_image *image = &data->images[array];
 
-    if (is_bias)
+    if (is_bias) {
         image_make_float(data, array, flat(array, span),
                          (enum storage_type)(mask.type - GPU_MHA_MASK_F32));
-    else
+    } else {
         image_make(data, array, flat(array, span), 1);
+    }
     for (int pass = 0; pass < 2; pass++) { /* all elements are drawn before one is read */
         struct rng rng;
         rng_seed(&rng, data->spec.seed + (uint64_t)array);
@@ -332,23 +344,26 @@ static double *mask_make(struct attention_data *data, enum attention_array array
             int64_t element = image->layout.offset + mask_index(&mask, at);
             int hide = rng_uniform(&rng, 0, 1) < how->hidden;
             double bias = rng_normal(&rng);
-            if (data->spec.fill == ATTENTION_SPECIAL)
+            if (data->spec.fill == ATTENTION_SPECIAL) {
                 bias = draw_special(&rng, bias);
-            if (pass == 1)
+            }
+            if (pass == 1) {
                 dense[n] = is_bias ? storage_load(image->type, image->bytes, element)
                                    : image->bytes[element] != 0;
-            else if (is_bias)
+            } else if (is_bias) {
                 storage_store(image->type, image->bytes, element, hide ? -(double)INFINITY : bias);
-            else
+            } else {
                 image->bytes[element] = hide ? 0 : (unsigned char)(1 + n % 255);
+            }
         }
     }
     /* What the library is told: nothing that it can work out. */
     *described = mask;
     for (int a = 0; a < MASK_AXES && !how->strided; a++) {
         described->stride[a] = 0;
-        if (how->full >> a & 1)
+        if (how->full >> a & 1) {
             described->shape[a] = 0;
+        }
     }
     return dense;
 }
@@ -360,12 +375,14 @@ static void masks_make(struct attention_data *data)
     if (d->mask.type != GPU_MHA_MASK_NONE) {
         double *dense = mask_make(data, ARRAY_MASK, &data->spec.mask, &d->mask);
         data->mask = attention_alloc(matrix_count(data), 1);
-        for (int64_t n = 0; n < matrix_count(data); n++)
+        for (int64_t n = 0; n < matrix_count(data); n++) {
             data->mask[n] = dense[n] != 0;
+        }
         free(dense);
     }
-    if (d->bias.type != GPU_MHA_MASK_NONE)
+    if (d->bias.type != GPU_MHA_MASK_NONE) {
         data->bias = mask_make(data, ARRAY_BIAS, &data->spec.bias, &d->bias);
+    }
 }
 
 /* ---- arrays with one number per batch entry or head ---- */
@@ -379,8 +396,9 @@ static void lengths_make(struct attention_data *data)
     rng_seed(&rng, data->spec.seed + 77);
     data->offset = attention_alloc(d->B, sizeof(int64_t));
     data->key_lengths = attention_alloc(d->B, sizeof(int64_t));
-    if (d->key_lengths != GPU_MHA_INDEX_NONE)
+    if (d->key_lengths != GPU_MHA_INDEX_NONE) {
         image_make(data, ARRAY_KEY_LENGTHS, flat(ARRAY_KEY_LENGTHS, d->B), bytes);
+    }
     for (int64_t b = 0; b < d->B; b++) {
         int64_t length = data->NT;
         if (d->key_lengths != GPU_MHA_INDEX_NONE) {
@@ -415,20 +433,22 @@ static double *heads_make(struct attention_data *data, enum attention_array arra
 static void outputs_make(struct attention_data *data)
 {
     gpu_mha_desc *d = &data->desc;
-    struct layout l = layout_of(data->spec.output, d->B, d->H, d->NQ, d->DV,
-                                offset_of(ARRAY_OUTPUT));
+    struct layout l =
+        layout_of(data->spec.output, d->B, d->H, d->NQ, d->DV, offset_of(ARRAY_OUTPUT));
 
     describe(&d->output, data->spec.output, &l);
     image_make_float(data, ARRAY_OUTPUT, l, (enum storage_type)d->output.type);
-    if (d->lse)
+    if (d->lse) {
         image_make_float(data, ARRAY_LSE, flat(ARRAY_LSE, d->B * d->H * d->NQ), STORAGE_F32);
+    }
     if (d->weights != GPU_MHA_WEIGHTS_NONE) {
         int64_t heads = d->weights == GPU_MHA_WEIGHTS_PER_HEAD ? d->H : 1;
-        image_make_float(data, ARRAY_WEIGHTS,
-                         flat(ARRAY_WEIGHTS, d->B * heads * d->NQ * data->NT), STORAGE_F32);
+        image_make_float(data, ARRAY_WEIGHTS, flat(ARRAY_WEIGHTS, d->B * heads * d->NQ * data->NT),
+                         STORAGE_F32);
     }
-    if (d->scores != GPU_MHA_SCORES_NONE)
+    if (d->scores != GPU_MHA_SCORES_NONE) {
         image_make_float(data, ARRAY_SCORES, flat(ARRAY_SCORES, matrix_count(data)), STORAGE_F32);
+    }
 }
 
 /* ---- what the result depends on ---- */
@@ -445,10 +465,11 @@ static void use_key(struct attention_data *data, int64_t b, int64_t kv, int64_t 
 {
     int64_t NP = data->desc.NP;
 
-    if (j < NP)
+    if (j < NP) {
         use_row(data, is_value ? ARRAY_PAST_VALUE : ARRAY_PAST_KEY, b, kv, j);
-    else
+    } else {
         use_row(data, is_value ? ARRAY_VALUE : ARRAY_KEY, b, kv, j - NP);
+    }
 }
 
 static void use_mask(struct attention_data *data, enum attention_array array,
@@ -459,8 +480,9 @@ static void use_mask(struct attention_data *data, enum attention_array array,
     int64_t span;
     gpu_mha_mask mask;
 
-    if (!image->wanted)
+    if (!image->wanted) {
         return;
+    }
     mask = mask_shape(data, how, type, &span);
     image->used[image->layout.offset + mask_index(&mask, at)] = 1;
 }
@@ -488,16 +510,20 @@ static void mark_used(struct attention_data *data)
             use_row(data, ARRAY_QUERY, b, h, i);
             use_key(data, b, kv, j, 0);
         }
-        if (visible)
+        if (visible) {
             use_key(data, b, kv, j, 1);
-        if (ref_visible(&geometry, b, h, i, j))
+        }
+        if (ref_visible(&geometry, b, h, i, j)) {
             use_mask(data, ARRAY_MASK, &data->spec.mask, d->mask.type, at);
-        if (ref_visible(&with_mask, b, h, i, j))
+        }
+        if (ref_visible(&with_mask, b, h, i, j)) {
             use_mask(data, ARRAY_BIAS, &data->spec.bias, d->bias.type, at);
+        }
     }
     for (size_t a = 0; a < sizeof(whole) / sizeof(whole[0]); a++) {
-        if (data->images[whole[a]].wanted)
+        if (data->images[whole[a]].wanted) {
             use_row(data, whole[a], 0, 0, 0);
+        }
     }
 }
 
@@ -507,15 +533,31 @@ static void problem_make(struct attention_data *data)
     enum storage_type out = (enum storage_type)d->output.type;
 
     data->problem = (struct ref_problem){
-        .B = d->B, .H = d->H, .HKV = d->HKV, .NQ = d->NQ, .NK = data->NT, .DK = d->DK, .DV = d->DV,
-        .q = data->q, .k = data->k, .v = data->v,
+        .B = d->B,
+        .H = d->H,
+        .HKV = d->HKV,
+        .NQ = d->NQ,
+        .NK = data->NT,
+        .DK = d->DK,
+        .DV = d->DV,
+        .q = data->q,
+        .k = data->k,
+        .v = data->v,
         .scale = d->has_scale ? (double)d->scale : ref_default_scale(d->DK),
         .softcap = (double)d->softcap,
-        .mask = data->mask, .bias = data->bias, .key_lengths = data->key_lengths,
-        .causal = d->causal, .has_window = d->has_window, .window_left = d->window_left,
-        .window_right = d->window_right, .offset = data->offset, .slopes = data->slopes,
-        .sinks = data->sinks, .dropout = {(double)d->dropout, d->dropout_seed},
-        .u_out = storage_unit_roundoff(out), .out_subnormal = storage_smallest_subnormal(out),
+        .mask = data->mask,
+        .bias = data->bias,
+        .key_lengths = data->key_lengths,
+        .causal = d->causal,
+        .has_window = d->has_window,
+        .window_left = d->window_left,
+        .window_right = d->window_right,
+        .offset = data->offset,
+        .slopes = data->slopes,
+        .sinks = data->sinks,
+        .dropout = {(double)d->dropout, d->dropout_seed},
+        .u_out = storage_unit_roundoff(out),
+        .out_subnormal = storage_smallest_subnormal(out),
         .want_matrices = d->weights != GPU_MHA_WEIGHTS_NONE || d->scores != GPU_MHA_SCORES_NONE};
     mark_used(data);
     if (ref_attention(&data->problem, &data->want) != 0) {
@@ -526,15 +568,17 @@ static void problem_make(struct attention_data *data)
 
 void attention_data_make(const struct attention_spec *spec, struct attention_data *data)
 {
-    *data = (struct attention_data){.spec = *spec, .desc = spec->desc,
-                                    .NT = spec->desc.NP + spec->desc.NK};
+    *data = (struct attention_data){
+        .spec = *spec, .desc = spec->desc, .NT = spec->desc.NP + spec->desc.NK};
     tensors_make(data);
     masks_make(data);
     lengths_make(data);
-    if (spec->desc.sinks)
+    if (spec->desc.sinks) {
         data->sinks = heads_make(data, ARRAY_SINKS, -2, 2);
-    if (spec->desc.alibi == GPU_MHA_ALIBI_SLOPES)
+    }
+    if (spec->desc.alibi == GPU_MHA_ALIBI_SLOPES) {
         data->slopes = heads_make(data, ARRAY_SLOPES, 0.01, 0.5);
+    }
     if (spec->desc.alibi == GPU_MHA_ALIBI_AUTO) {
         data->slopes = alloc_doubles(spec->desc.H);
         ref_alibi_slopes(spec->desc.H, data->slopes);

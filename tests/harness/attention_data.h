@@ -50,10 +50,10 @@ struct attention_spec {
     struct attention_mask mask, bias;
     enum attention_fill fill;
     uint64_t seed;
-    int64_t seed_batch;   /* number that the inputs of batch entry 0 are drawn for */
-    const char *tile;     /* GPU_MHA_TILE of the run; NULL: the tuning table's */
-    int out_of_order;     /* queue of the run */
-    int host_call;        /* gpu_mha() as well: same bits */
+    int64_t seed_batch; /* number that the inputs of batch entry 0 are drawn for */
+    const char *tile;   /* GPU_MHA_TILE of the run; NULL: the tuning table's */
+    int out_of_order;   /* queue of the run */
+    int host_call;      /* gpu_mha() as well: same bits */
 };
 
 /* The spec as a C initialiser, so that a failure can be pasted into a test. */

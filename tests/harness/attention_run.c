@@ -17,18 +17,19 @@
 
 void attention_use_tile(const char *tile)
 {
-    if (tile)
+    if (tile) {
         setenv("GPU_MHA_TILE", tile, 1);
-    else
+    } else {
         unsetenv("GPU_MHA_TILE");
+    }
 }
 
 cl_command_queue attention_queue(gpu_mha_context *context, int out_of_order)
 {
     cl_int code = CL_SUCCESS;
-    cl_command_queue queue = clCreateCommandQueue(
-        gpu_mha_context_cl(context), gpu_mha_context_device(context),
-        out_of_order ? CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE : 0, &code);
+    cl_command_queue queue =
+        clCreateCommandQueue(gpu_mha_context_cl(context), gpu_mha_context_device(context),
+                             out_of_order ? CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE : 0, &code);
 
     ck_assert_msg(queue != NULL, "clCreateCommandQueue gives %d", code);
     return queue;
@@ -70,19 +71,24 @@ static void run_free(struct run *run)
 {
     for (int a = 0; a <= WORKSPACE; a++) {
         struct device_array *array = &run->arrays[a];
-        if (array->uploaded)
+        if (array->uploaded) {
             clReleaseEvent(array->uploaded);
-        if (array->mem)
+        }
+        if (array->mem) {
             clReleaseMemObject(array->mem);
+        }
         free(array->before);
         free(array->after);
     }
-    if (run->gate)
+    if (run->gate) {
         clReleaseEvent(run->gate);
-    if (run->done)
+    }
+    if (run->done) {
         clReleaseEvent(run->done);
-    if (run->queue && run->owns_queue)
+    }
+    if (run->queue && run->owns_queue) {
         clReleaseCommandQueue(run->queue);
+    }
     gpu_mha_plan_release(run->plan);
 }
 
@@ -93,13 +99,15 @@ static void run_images(struct run *run, const struct attention_data *data, enum 
 
     for (int a = 0; a < ARRAY_COUNT; a++) {
         const struct attention_image *image = &data->images[a];
-        if (!image->wanted || (int)image->shares != a)
+        if (!image->wanted || (int)image->shares != a) {
             continue;
+        }
         run->arrays[a].before = attention_data_poisoned(image, poison);
         run->arrays[a].size = (size_t)image->elements * image->element_bytes;
     }
-    if (!run->plan)
+    if (!run->plan) {
         return;
+    }
     workspace->size = gpu_mha_plan_workspace_bytes(run->plan) + 2 * WORKSPACE_MARGIN;
     workspace->before = attention_alloc((int64_t)workspace->size, 1);
     storage_poison(STORAGE_F32, workspace->before, (int64_t)(workspace->size / 4), poison);
@@ -111,18 +119,20 @@ static int run_upload(struct run *run, cl_context cl, char *error)
     for (int a = 0; a <= WORKSPACE; a++) {
         struct device_array *array = &run->arrays[a];
         cl_int code = CL_SUCCESS;
-        if (!array->before)
+        if (!array->before) {
             continue;
+        }
         array->after = attention_alloc((int64_t)array->size, 1);
         array->mem = clCreateBuffer(cl, CL_MEM_READ_WRITE, array->size, NULL, &code);
-        if (!array->mem)
+        if (!array->mem) {
             return failed(error, "clCreateBuffer gives %d for %zu bytes", code, array->size);
-        code = clEnqueueWriteBuffer(run->queue, array->mem, CL_FALSE, 0, array->size,
-                                    array->before, run->gate ? 1 : 0,
-                                    run->gate ? &run->gate : NULL,
+        }
+        code = clEnqueueWriteBuffer(run->queue, array->mem, CL_FALSE, 0, array->size, array->before,
+                                    run->gate ? 1 : 0, run->gate ? &run->gate : NULL,
                                     run->gate ? &array->uploaded : NULL);
-        if (code != CL_SUCCESS)
+        if (code != CL_SUCCESS) {
             return failed(error, "clEnqueueWriteBuffer gives %d", code);
+        }
     }
     return 0;
 }
@@ -132,8 +142,9 @@ static gpu_mha_buffer buffer_of(const struct run *run, const struct attention_da
 {
     const struct attention_image *image = &data->images[a];
 
-    if (!image->wanted)
+    if (!image->wanted) {
         return (gpu_mha_buffer){NULL, 0};
+    }
     return (gpu_mha_buffer){run->arrays[image->shares].mem, (uint64_t)image->layout.offset};
 }
 
@@ -172,29 +183,36 @@ static int run_on_device(struct run *run, gpu_mha_context *context,
     run->queue = launch.queue ? launch.queue : attention_queue(context, launch.out_of_order);
     if (launch.out_of_order) {
         run->gate = clCreateUserEvent(gpu_mha_context_cl(context), &code);
-        if (!run->gate)
+        if (!run->gate) {
             return failed(error, "clCreateUserEvent gives %d", code);
+        }
     }
-    if (run_upload(run, gpu_mha_context_cl(context), error) != 0)
+    if (run_upload(run, gpu_mha_context_cl(context), error) != 0) {
         return -1;
+    }
     for (int a = 0; a <= WORKSPACE; a++) {
-        if (run->arrays[a].uploaded)
+        if (run->arrays[a].uploaded) {
             uploads[count++] = run->arrays[a].uploaded;
+        }
     }
     gpu_mha_buffers buffers = buffers_of(run, data);
     if (gpu_mha_enqueue(run->plan, run->queue, &buffers, count, count ? uploads : NULL,
-                        &run->done) != GPU_MHA_OK)
+                        &run->done) != GPU_MHA_OK) {
         return failed(error, "gpu_mha_enqueue: %s", gpu_mha_last_error());
+    }
     for (int a = 0; a <= WORKSPACE && code == CL_SUCCESS; a++) {
         struct device_array *array = &run->arrays[a];
-        if (array->mem)
+        if (array->mem) {
             code = clEnqueueReadBuffer(run->queue, array->mem, CL_FALSE, 0, array->size,
                                        array->after, 1, &run->done, NULL);
+        }
     }
-    if (code == CL_SUCCESS && run->gate)
+    if (code == CL_SUCCESS && run->gate) {
         code = clSetUserEventStatus(run->gate, CL_COMPLETE);
-    if (code == CL_SUCCESS)
+    }
+    if (code == CL_SUCCESS) {
         code = clFinish(run->queue);
+    }
     return code == CL_SUCCESS ? 0 : failed(error, "reading back gives %d", code);
 }
 
@@ -205,14 +223,14 @@ static void *host_array(const struct run *run, const struct attention_data *data
 {
     const struct attention_image *image = &data->images[a];
 
-    if (!image->wanted)
+    if (!image->wanted) {
         return NULL;
-    return run->arrays[image->shares].after +
-           (size_t)image->layout.offset * image->element_bytes;
+    }
+    return run->arrays[image->shares].after + (size_t)image->layout.offset * image->element_bytes;
 }
 
-static int run_on_host(struct run *run, gpu_mha_context *context,
-                       const struct attention_data *data, char *error)
+static int run_on_host(struct run *run, gpu_mha_context *context, const struct attention_data *data,
+                       char *error)
 {
     for (int a = 0; a < ARRAY_COUNT; a++) {
         struct device_array *array = &run->arrays[a];
@@ -235,8 +253,9 @@ static int run_on_host(struct run *run, gpu_mha_context *context,
                              .lse = host_array(run, data, ARRAY_LSE),
                              .weights = host_array(run, data, ARRAY_WEIGHTS),
                              .scores = host_array(run, data, ARRAY_SCORES)};
-    if (gpu_mha(context, &data->desc, &arrays) != GPU_MHA_OK)
+    if (gpu_mha(context, &data->desc, &arrays) != GPU_MHA_OK) {
         return failed(error, "gpu_mha: %s", gpu_mha_last_error());
+    }
     return 0;
 }
 
@@ -249,29 +268,30 @@ static int check_untouched(const struct run *run, const struct attention_data *d
 
     for (int a = 0; a < ARRAY_INPUTS; a++) {
         const struct device_array *array = &run->arrays[a];
-        int64_t at = array->before
-                         ? compare_bytes(array->after, array->before, (int64_t)array->size)
-                         : -1;
-        if (at >= 0)
+        int64_t at =
+            array->before ? compare_bytes(array->after, array->before, (int64_t)array->size) : -1;
+        if (at >= 0) {
             return failed(error, "byte %" PRId64 " of the buffer of %s was written", at,
                           attention_array_name((enum attention_array)a));
+        }
     }
     for (int a = ARRAY_INPUTS; a < ARRAY_COUNT; a++) {
         const struct attention_image *image = &data->images[a];
-        int64_t at = image->wanted
-                         ? layout_first_changed_gap(&image->layout, image->type,
-                                                    run->arrays[a].after, image->elements,
-                                                    POISON_FF)
-                         : -1;
-        if (at != -1)
+        int64_t at = image->wanted ? layout_first_changed_gap(&image->layout, image->type,
+                                                              run->arrays[a].after, image->elements,
+                                                              POISON_FF)
+                                   : -1;
+        if (at != -1) {
             return failed(error, "element %" PRId64 " around %s, not of it, was written", at,
                           attention_array_name((enum attention_array)a));
+        }
     }
     if (workspace->after &&
         (memcmp(workspace->after, workspace->before, WORKSPACE_MARGIN) != 0 ||
-         memcmp(workspace->after + behind, workspace->before + behind, WORKSPACE_MARGIN) != 0))
+         memcmp(workspace->after + behind, workspace->before + behind, WORKSPACE_MARGIN) != 0)) {
         return failed(error, "bytes around the workspace of %zu bytes were written",
                       behind - WORKSPACE_MARGIN);
+    }
     return 0;
 }
 
@@ -281,8 +301,9 @@ static void collect(const struct run *run, const struct attention_data *data,
     for (int a = ARRAY_INPUTS; a < ARRAY_COUNT; a++) {
         const struct attention_image *image = &data->images[a];
         const struct layout *l = &image->layout;
-        if (!image->wanted)
+        if (!image->wanted) {
             continue;
+        }
         size_t row = (size_t)l->D * image->element_bytes;
         int64_t rows = layout_count(l) > 0 ? l->B * l->H * l->N : 0;
         outputs->bytes[a] = (size_t)rows * row;
@@ -313,10 +334,12 @@ int attention_run(gpu_mha_context *context, const struct attention_data *data,
     run_images(&run, data, launch.poison);
     status = launch.host_call ? run_on_host(&run, context, data, error)
                               : run_on_device(&run, context, data, launch, error);
-    if (status == 0)
+    if (status == 0) {
         status = check_untouched(&run, data, error);
-    if (status == 0)
+    }
+    if (status == 0) {
         collect(&run, data, outputs);
+    }
 
 cleanup:
     run_free(&run);
@@ -325,22 +348,25 @@ cleanup:
 
 void attention_outputs_free(struct attention_outputs *outputs)
 {
-    for (int a = 0; a < ARRAY_COUNT; a++)
+    for (int a = 0; a < ARRAY_COUNT; a++) {
         free(outputs->arrays[a]);
+    }
     *outputs = (struct attention_outputs){.plan = ""};
 }
 
 static int arrays_differ(enum storage_type type, const void *a, const void *b, size_t bytes)
 {
-    if (bytes == 0 || memcmp(a, b, bytes) == 0)
+    if (bytes == 0 || memcmp(a, b, bytes) == 0) {
         return 0;
+    }
     size_t element = type == STORAGE_F32 ? 4 : 2;
     for (size_t i = 0; i < bytes / element; i++) {
         const unsigned char *x = (const unsigned char *)a + i * element;
         const unsigned char *y = (const unsigned char *)b + i * element;
-        if (memcmp(x, y, element) != 0 &&
-            !(isnan(storage_load(type, a, (int64_t)i)) && isnan(storage_load(type, b, (int64_t)i))))
+        if (memcmp(x, y, element) != 0 && !(isnan(storage_load(type, a, (int64_t)i)) &&
+                                            isnan(storage_load(type, b, (int64_t)i)))) {
             return 1;
+        }
     }
     return 0;
 }
@@ -350,8 +376,9 @@ const char *attention_outputs_differ(const struct attention_outputs *a,
 {
     for (int n = ARRAY_INPUTS; n < ARRAY_COUNT; n++) {
         if (a->bytes[n] != b->bytes[n] ||
-            arrays_differ(a->types[n], a->arrays[n], b->arrays[n], a->bytes[n]))
+            arrays_differ(a->types[n], a->arrays[n], b->arrays[n], a->bytes[n])) {
             return attention_array_name((enum attention_array)n);
+        }
     }
     return NULL;
 }

@@ -34,8 +34,8 @@ int attention_run(gpu_mha_context *context, const struct attention_data *data,
 void attention_outputs_free(struct attention_outputs *outputs);
 
 /*
- * The first array in which the outputs differ in a bit, or NULL. Any NaN equals any other: which of two
- * operands gives its bits to a NaN is left to the instruction.
+ * The first array in which the outputs differ in a bit, or NULL. Any NaN equals any other: which of
+ * two operands gives its bits to a NaN is left to the instruction.
  */
 const char *attention_outputs_differ(const struct attention_outputs *a,
                                      const struct attention_outputs *b);

@@ -14,8 +14,9 @@ static void add(struct text *text, const char *name, double value)
 {
     int written;
 
-    if (value == 0)
+    if (value == 0) {
         return;
+    }
     written = snprintf(text->at, text->left, " .%s = %.17g,", name, value);
     if (written > 0 && (size_t)written < text->left) {
         text->at += written;
@@ -49,6 +50,7 @@ void attention_spec_text(const struct attention_spec *spec, char *text, size_t s
     ADD(&t, spec, bias.full), ADD(&t, spec, bias.strided), ADD(&t, spec, bias.hidden);
     ADD(&t, spec, fill), ADD(&t, spec, seed), ADD(&t, spec, seed_batch);
     ADD(&t, spec, out_of_order), ADD(&t, spec, host_call);
-    if (spec->tile)
+    if (spec->tile) {
         snprintf(t.at, t.left, " .tile = \"%s\"", spec->tile);
+    }
 }

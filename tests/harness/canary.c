@@ -19,11 +19,13 @@ int canary_alloc(struct canary *c, size_t size_bytes, size_t guard_bytes)
     size_t block_bytes;
 
     *c = (struct canary){0};
-    if (guard_bytes > (SIZE_MAX - size_bytes) / 2)
+    if (guard_bytes > (SIZE_MAX - size_bytes) / 2) {
         return -1;
+    }
     block_bytes = size_bytes + 2 * guard_bytes;
-    if (posix_memalign(&block, BLOCK_ALIGNMENT, block_bytes ? block_bytes : 1) != 0)
+    if (posix_memalign(&block, BLOCK_ALIGNMENT, block_bytes ? block_bytes : 1) != 0) {
         return -1;
+    }
     memset(block, CANARY_BYTE, block_bytes);
     c->block = block;
     c->data = c->block + guard_bytes;
@@ -38,11 +40,13 @@ int canary_check_block(const struct canary *c, const void *block, ptrdiff_t *whe
     const unsigned char *bytes = block;
 
     for (size_t n = 0; n < c->block_bytes; n++) {
-        if (n == c->guard_bytes)
+        if (n == c->guard_bytes) {
             n += c->size_bytes; /* over the array; both guards may be empty */
+        }
         if (n < c->block_bytes && bytes[n] != CANARY_BYTE) {
-            if (where)
+            if (where) {
                 *where = (ptrdiff_t)n - (ptrdiff_t)c->guard_bytes;
+            }
             return 1;
         }
     }
@@ -67,13 +71,15 @@ int guard_alloc(struct guard *g, size_t size_bytes, enum guard_side side)
     unsigned char *mapping;
 
     *g = (struct guard){0};
-    if (size_bytes > SIZE_MAX - 2 * page)
+    if (size_bytes > SIZE_MAX - 2 * page) {
         return -1;
+    }
     data_bytes = (size_bytes + page - 1) / page * page;
     mapping_bytes = data_bytes + page;
     mapping = mmap(NULL, mapping_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (mapping == MAP_FAILED)
+    if (mapping == MAP_FAILED) {
         return -1;
+    }
     if (mprotect(side == GUARD_BEHIND ? mapping + data_bytes : mapping, page, PROT_NONE) != 0) {
         (void)munmap(mapping, mapping_bytes);
         return -1;
@@ -87,7 +93,8 @@ int guard_alloc(struct guard *g, size_t size_bytes, enum guard_side side)
 
 void guard_free(struct guard *g)
 {
-    if (g->mapping)
+    if (g->mapping) {
         (void)munmap(g->mapping, g->mapping_bytes);
+    }
     *g = (struct guard){0};
 }

@@ -23,15 +23,15 @@
 #define COMPARE_L2_LIMIT 0.75
 
 struct compare_report {
-    int64_t count;       /* elements compared */
-    int64_t failures;    /* elements that miss */
-    int64_t first;       /* flat index of the first miss, -1 = none */
-    int64_t worst;       /* flat index of the largest |error| / bound, -1 = no element */
-    double worst_ratio;  /* that ratio; Inf for a wrong non-finite value or an error over bound 0 */
-    double mean_ratio;   /* mean of (got - want) / bound over finite elements with a bound > 0 */
-    double l2_ratio;     /* |got - want|_2 / |bound|_2 over the same elements */
-    double relative_l2;  /* |got - want|_2 / |want|_2 over the same elements; for the log */
-    char text[640];      /* one sentence for each thing wrong; empty = all is well */
+    int64_t count;      /* elements compared */
+    int64_t failures;   /* elements that miss */
+    int64_t first;      /* flat index of the first miss, -1 = none */
+    int64_t worst;      /* flat index of the largest |error| / bound, -1 = no element */
+    double worst_ratio; /* that ratio; Inf for a wrong non-finite value or an error over bound 0 */
+    double mean_ratio;  /* mean of (got - want) / bound over finite elements with a bound > 0 */
+    double l2_ratio;    /* |got - want|_2 / |bound|_2 over the same elements */
+    double relative_l2; /* |got - want|_2 / |want|_2 over the same elements; for the log */
+    char text[640];     /* one sentence for each thing wrong; empty = all is well */
 };
 
 /*

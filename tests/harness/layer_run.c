@@ -61,10 +61,12 @@ static void pack_qkv(struct layer_data *data)
     for (int kind = 0; kind < 2; kind++) {
         const enum layer_array first = kind == 0 ? LAYER_WEIGHT_Q : LAYER_BIAS_Q;
         size_t counts[3], total = 0, at = 0, bytes = data->arrays[first].element_bytes;
-        if (!data->arrays[first].host)
+        if (!data->arrays[first].host) {
             continue;
-        for (int m = 0; m < 3; m++)
+        }
+        for (int m = 0; m < 3; m++) {
             total += counts[m] = data->arrays[first + m].count * bytes;
+        }
         unsigned char *packed = allocate(total, 1);
         for (int m = 0; m < 3; m++) {
             memcpy(packed + at, data->arrays[first + m].host, counts[m]);
@@ -88,16 +90,19 @@ static void make_maps(struct layer_data *data, struct rng *rng)
     const int wanted[4] = {d->bias_q, d->bias_k, d->bias_v, d->bias_out};
 
     for (int m = 0; m < 4; m++) {
-        if (m < 3)
+        if (m < 3) {
             data->inputs[m] = draw(data, LAYER_QUERY_INPUT + m, rng, types[m],
                                    a->B * (m == 0 ? a->NQ : a->NK) * in[m], 1);
+        }
         data->weights[m] = draw(data, LAYER_WEIGHT_Q + m, rng, d->weight_type, out[m] * in[m],
                                 1 / sqrt((double)in[m]));
-        if (wanted[m])
+        if (wanted[m]) {
             data->biases[m] = draw(data, LAYER_BIAS_Q + m, rng, d->weight_type, out[m], 1);
+        }
     }
-    if (d->packed_qkv)
+    if (d->packed_qkv) {
         pack_qkv(data);
+    }
 }
 
 static void make_masks(struct layer_data *data, struct rng *rng)
@@ -107,8 +112,9 @@ static void make_masks(struct layer_data *data, struct rng *rng)
 
     if (a->mask.type != GPU_MHA_MASK_NONE) {
         data->mask = make(data, LAYER_MASK, count, 1);
-        for (int64_t x = 0; x < count; x++)
+        for (int64_t x = 0; x < count; x++) {
             data->mask[x] = (uint8_t)(rng_below(rng, 4) * 85);
+        }
     }
     if (a->bias.type != GPU_MHA_MASK_NONE) {
         const enum storage_type type = (enum storage_type)(a->bias.type - GPU_MHA_MASK_F32);
@@ -127,17 +133,19 @@ static void make_lengths(struct layer_data *data, struct rng *rng)
 
     data->key_lengths = allocate((size_t)a->B, sizeof(int64_t));
     data->offset = allocate((size_t)a->B, sizeof(int64_t));
-    if (a->key_lengths != GPU_MHA_INDEX_NONE)
+    if (a->key_lengths != GPU_MHA_INDEX_NONE) {
         make(data, LAYER_KEY_LENGTHS, a->B, is_short ? 4 : 8);
+    }
     for (int64_t b = 0; b < a->B; b++) {
         int64_t length = a->NK;
         if (a->key_lengths != GPU_MHA_INDEX_NONE) {
             void *host = data->arrays[LAYER_KEY_LENGTHS].host;
             length = b == 0 ? 0 : 1 + rng_below(rng, a->NK);
-            if (is_short)
+            if (is_short) {
                 ((int32_t *)host)[b] = (int32_t)length;
-            else
+            } else {
                 ((int64_t *)host)[b] = length;
+            }
         }
         data->key_lengths[b] = length;
         data->offset[b] = a->offset_kind == GPU_MHA_BOTTOM_RIGHT ? length - a->NQ : a->offset;
@@ -156,31 +164,38 @@ void layer_data_make(struct layer_data *data, const gpu_mha_layer_desc *desc, ui
     make_maps(data, &rng);
     make_masks(data, &rng);
     make_lengths(data, &rng);
-    if (a->alibi == GPU_MHA_ALIBI_SLOPES)
+    if (a->alibi == GPU_MHA_ALIBI_SLOPES) {
         data->slopes = draw(data, LAYER_SLOPES, &rng, GPU_MHA_F32, a->H, 0.3);
+    }
     if (a->alibi == GPU_MHA_ALIBI_AUTO) {
         data->slopes = alloc_doubles(a->H);
         ref_alibi_slopes(a->H, data->slopes);
     }
-    if (a->sinks)
+    if (a->sinks) {
         data->sinks = draw(data, LAYER_SINKS, &rng, GPU_MHA_F32, a->H, 1);
+    }
     make(data, LAYER_OUTPUT, a->B * a->NQ * desc->EO, a->output.type == GPU_MHA_F32 ? 4 : 2);
-    if (a->lse)
+    if (a->lse) {
         make(data, LAYER_LSE, rows, 4);
-    if (a->weights != GPU_MHA_WEIGHTS_NONE)
+    }
+    if (a->weights != GPU_MHA_WEIGHTS_NONE) {
         make(data, LAYER_WEIGHTS,
              (a->weights == GPU_MHA_WEIGHTS_PER_HEAD ? rows : a->B * a->NQ) * a->NK, 4);
-    if (a->scores != GPU_MHA_SCORES_NONE)
+    }
+    if (a->scores != GPU_MHA_SCORES_NONE) {
         make(data, LAYER_SCORES, rows * a->NK, 4);
+    }
 }
 
 void layer_data_free(struct layer_data *data)
 {
-    for (int x = 0; x < LAYER_ARRAYS; x++)
+    for (int x = 0; x < LAYER_ARRAYS; x++) {
         free(data->arrays[x].host);
+    }
     for (int m = 0; m < 4; m++) {
-        if (m < 3)
+        if (m < 3) {
             free(data->inputs[m]);
+        }
         free(data->weights[m]);
         free(data->biases[m]);
     }
@@ -219,11 +234,13 @@ gpu_mha_status layer_run_host(gpu_mha_context *context, struct layer_data *data)
     for (int x = 0; x < LAYER_ARRAYS; x++) {
         at[x] = NULL;
         ck_assert_int_eq(canary_alloc(&canaries[x], bytes_of(data, x), 64), 0);
-        if (!data->arrays[x].host)
+        if (!data->arrays[x].host) {
             continue;
+        }
         at[x] = canaries[x].data;
-        if (x < LAYER_OUTPUT)
+        if (x < LAYER_OUTPUT) {
             memcpy(at[x], data->arrays[x].host, bytes_of(data, x));
+        }
     }
     const gpu_mha_layer_arrays arrays = {.query_input = at[LAYER_QUERY_INPUT],
                                          .key_input = at[LAYER_KEY_INPUT],
@@ -249,8 +266,9 @@ gpu_mha_status layer_run_host(gpu_mha_context *context, struct layer_data *data)
     for (int x = 0; x < LAYER_ARRAYS; x++) {
         ck_assert_msg(!canary_check(&canaries[x], &where), "%s: byte %td was written",
                       layer_array_name((enum layer_array)x), where);
-        if (status == GPU_MHA_OK && x >= LAYER_OUTPUT && bytes_of(data, x) > 0)
+        if (status == GPU_MHA_OK && x >= LAYER_OUTPUT && bytes_of(data, x) > 0) {
             memcpy(data->arrays[x].host, canaries[x].data, bytes_of(data, x));
+        }
         canary_free(&canaries[x]);
     }
     return status;
@@ -272,8 +290,9 @@ static void device_array_make(struct device_array *array, cl_context cl, const v
     cl_int code = CL_SUCCESS;
 
     ck_assert_int_eq(canary_alloc(&array->canary, bytes, guard), 0);
-    if (host && !gate && bytes > 0)
+    if (host && !gate && bytes > 0) {
         memcpy(array->canary.data, host, bytes);
+    }
     array->mem = clCreateBuffer(cl, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
                                 array->canary.block_bytes, array->canary.block, &code);
     ck_assert_int_eq(code, CL_SUCCESS);
@@ -326,11 +345,13 @@ static void collect(struct layer_data *data, struct device_array *at, cl_command
             clEnqueueReadBuffer(queue, at[x].mem, CL_TRUE, 0, c->block_bytes, got, 0, NULL, NULL),
             CL_SUCCESS);
         ck_assert_msg(!canary_check_block(c, got, &where), "%s: byte %td was written", name, where);
-        if (x < LAYER_OUTPUT && bytes_of(data, x) > 0)
+        if (x < LAYER_OUTPUT && bytes_of(data, x) > 0) {
             ck_assert_msg(memcmp(got + c->guard_bytes, data->arrays[x].host, c->size_bytes) == 0,
                           "%s was changed", name);
-        if (x >= LAYER_OUTPUT && x < WORKSPACE && bytes_of(data, x) > 0)
+        }
+        if (x >= LAYER_OUTPUT && x < WORKSPACE && bytes_of(data, x) > 0) {
             memcpy(data->arrays[x].host, got + c->guard_bytes, c->size_bytes);
+        }
         free(got);
     }
 }
@@ -363,8 +384,9 @@ gpu_mha_status layer_run_device(gpu_mha_context *context, struct layer_data *dat
     const size_t input_bytes = bytes_of(data, LAYER_QUERY_INPUT);
 
     gpu_mha_status status = make_plan(context, data, &plan);
-    if (status != GPU_MHA_OK)
+    if (status != GPU_MHA_OK) {
         return status;
+    }
     cl_command_queue queue =
         clCreateCommandQueue(cl, gpu_mha_context_device(context), properties, &code);
     ck_assert_int_eq(code, CL_SUCCESS);
@@ -482,13 +504,16 @@ void layer_check(const struct layer_data *data)
                   {in->masked, in->bound_masked},
                   {in->softmax, in->bound_softmax}};
     compare(data, LAYER_OUTPUT, (enum storage_type)a->output.type, 3, output, r.y, r.bound_y);
-    if (a->lse)
+    if (a->lse) {
         compare(data, LAYER_LSE, STORAGE_F32, 3, matrix, in->lse, in->bound_lse);
-    if (a->scores != GPU_MHA_SCORES_NONE)
+    }
+    if (a->scores != GPU_MHA_SCORES_NONE) {
         compare(data, LAYER_SCORES, STORAGE_F32, 4, matrix, scores[a->scores].want,
                 scores[a->scores].bound);
-    if (a->weights == GPU_MHA_WEIGHTS_PER_HEAD)
+    }
+    if (a->weights == GPU_MHA_WEIGHTS_PER_HEAD) {
         compare(data, LAYER_WEIGHTS, STORAGE_F32, 4, matrix, in->weights, in->bound_weights);
+    }
     if (a->weights == GPU_MHA_WEIGHTS_AVERAGED) {
         const int64_t averaged[] = {a->B, a->NQ, a->NK};
         double *mean = alloc_doubles(a->B * a->NQ * a->NK);

@@ -69,7 +69,8 @@ gpu_mha_status layer_run_host(gpu_mha_context *context, struct layer_data *data)
 /*
  * gpu_mha_layer_enqueue() on a queue of its own, of a plan whose descriptors are gone by then.
  * Every array lies in a buffer of its own at an offset of its own, between bytes of 0xFF that must
- * stay as they are; the query input arrives by a command that runs only after the call has returned.
+ * stay as they are; the query input arrives by a command that runs only after the call has
+ * returned.
  */
 gpu_mha_status layer_run_device(gpu_mha_context *context, struct layer_data *data,
                                 cl_command_queue_properties properties);

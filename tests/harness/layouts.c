@@ -24,8 +24,9 @@ const char *layout_name(enum layout_kind kind)
 static void set_span(struct layout *l)
 {
     l->span = 0;
-    if (layout_count(l) > 0)
+    if (layout_count(l) > 0) {
         l->span = layout_index(l, l->B - 1, l->H - 1, l->N - 1, l->D - 1) + 1;
+    }
 }
 
 struct layout layout_make(enum layout_kind kind, int64_t B, int64_t H, int64_t N, int64_t D,
@@ -53,8 +54,14 @@ void layout_make_qkv(int64_t B, int64_t N, int64_t H, int64_t HKV, int64_t DK, i
 {
     int64_t row = H * DK + HKV * DK + HKV * DV;
 
-    *q = (struct layout){.B = B, .H = H, .N = N, .D = DK, .offset = offset,
-                         .stride_b = N * row, .stride_h = DK, .stride_n = row};
+    *q = (struct layout){.B = B,
+                         .H = H,
+                         .N = N,
+                         .D = DK,
+                         .offset = offset,
+                         .stride_b = N * row,
+                         .stride_h = DK,
+                         .stride_n = row};
     *k = *q;
     k->H = HKV;
     k->offset = q->offset + H * DK;
@@ -88,31 +95,36 @@ static int64_t index_of_flat(const struct layout *l, int64_t flat)
 void layout_scatter(const struct layout *l, enum storage_type type, void *storage,
                     const double *dense)
 {
-    for (int64_t n = 0; n < layout_count(l); n++)
+    for (int64_t n = 0; n < layout_count(l); n++) {
         storage_store(type, storage, index_of_flat(l, n), dense[n]);
+    }
 }
 
 void layout_gather(const struct layout *l, enum storage_type type, const void *storage,
                    double *dense)
 {
-    for (int64_t n = 0; n < layout_count(l); n++)
+    for (int64_t n = 0; n < layout_count(l); n++) {
         dense[n] = storage_load(type, storage, index_of_flat(l, n));
+    }
 }
 
-void *layout_new(const struct layout *l, enum storage_type type, int64_t elements,
-                 enum poison kind, const double *dense)
+void *layout_new(const struct layout *l, enum storage_type type, int64_t elements, enum poison kind,
+                 const double *dense)
 {
     int64_t count = elements > l->span ? elements : l->span;
     void *storage;
 
-    if (count < 1)
+    if (count < 1) {
         count = 1;
+    }
     storage = calloc((size_t)count, storage_size(type));
-    if (!storage)
+    if (!storage) {
         return NULL;
+    }
     storage_poison(type, storage, count, kind);
-    if (dense)
+    if (dense) {
         layout_scatter(l, type, storage, dense);
+    }
     return storage;
 }
 
@@ -122,16 +134,19 @@ int64_t layout_first_changed_gap(const struct layout *l, enum storage_type type,
     unsigned char *used = calloc((size_t)elements + 1, 1);
     int64_t changed = -1;
 
-    if (!used)
+    if (!used) {
         return -2;
+    }
     for (int64_t n = 0; n < layout_count(l); n++) {
         int64_t at = index_of_flat(l, n);
-        if (at < elements)
+        if (at < elements) {
             used[at] = 1;
+        }
     }
     for (int64_t n = 0; n < elements && changed < 0; n++) {
-        if (!used[n] && !storage_is_poison(type, storage, n, kind))
+        if (!used[n] && !storage_is_poison(type, storage, n, kind)) {
             changed = n;
+        }
     }
     free(used);
     return changed;

@@ -12,9 +12,9 @@
 #include <stdint.h>
 
 enum layout_kind {
-    LAYOUT_BHND,   /* packed [B,H,N,D] */
-    LAYOUT_BNHD,   /* packed [B,N,H,D], also [B,N,H*D] */
-    LAYOUT_PADDED, /* [B,H,N,D] with a different gap behind every row, head and batch */
+    LAYOUT_BHND,       /* packed [B,H,N,D] */
+    LAYOUT_BNHD,       /* packed [B,N,H,D], also [B,N,H*D] */
+    LAYOUT_PADDED,     /* [B,H,N,D] with a different gap behind every row, head and batch */
     LAYOUT_PADDED_BNHD /* [B,N,H,D] with such gaps */
 };
 #define LAYOUT_COUNT 4
@@ -50,8 +50,8 @@ void layout_gather(const struct layout *l, enum storage_type type, const void *s
 
 /* malloc'd buffer of `elements` (at least one, at least span) elements: poison, then the tensor
  * (dense may be NULL). NULL when memory is out. */
-void *layout_new(const struct layout *l, enum storage_type type, int64_t elements,
-                 enum poison kind, const double *dense);
+void *layout_new(const struct layout *l, enum storage_type type, int64_t elements, enum poison kind,
+                 const double *dense);
 
 /* Whether everything in the buffer outside the tensor still is poison: -1, or the index of the
  * first element that is not. -2 when memory is out. */

@@ -45,10 +45,12 @@ void probe_init(struct probe *p, const gpu_mha_desc *desc)
     for (int64_t b = 0; b < d->B; b++) {
         for (int64_t h = 0; h < d->HKV; h++) {
             for (int64_t j = 0; j < keys(p); j++) {
-                for (int64_t e = 0; e < d->DK; e++)
+                for (int64_t e = 0; e < d->DK; e++) {
                     probe_key_row(p, b, h, j)[e] = (double)((j + e) % 5) - 2;
-                for (int64_t e = 0; e < d->DV; e++)
+                }
+                for (int64_t e = 0; e < d->DV; e++) {
                     probe_value_row(p, b, h, j)[e] = (double)(j + 1);
+                }
             }
         }
     }
@@ -60,8 +62,9 @@ void probe_free(struct probe *p)
                            p->mask,         p->bias,        p->slopes, p->sinks,    p->key_lengths,
                            p->want_output,  p->want_lse,    p->output, p->lse,      p->weights,
                            p->want_weights, p->want_scores, p->scores};
-    for (size_t n = 0; n < sizeof owned / sizeof owned[0]; n++)
+    for (size_t n = 0; n < sizeof owned / sizeof owned[0]; n++) {
         free(owned[n]);
+    }
     *p = (struct probe){0};
 }
 
@@ -69,8 +72,9 @@ void probe_give_mask(struct probe *p, gpu_mha_mask_type type, int rank, const in
 {
     ASSERT_OK(gpu_mha_mask_broadcast(&p->desc, type, rank, shape));
     int64_t cells = 1;
-    for (int a = 0; a < rank; a++)
+    for (int a = 0; a < rank; a++) {
         cells *= shape[a];
+    }
     if (type == GPU_MHA_MASK_BOOL) {
         p->mask = alloc(cells, 1);
         memset(p->mask, 1, (size_t)cells);
@@ -111,8 +115,9 @@ double *probe_value_row(struct probe *p, int64_t b, int64_t h, int64_t j)
 
 static int64_t length_of(const struct probe *p, int64_t b)
 {
-    if (!p->key_lengths)
+    if (!p->key_lengths) {
         return keys(p);
+    }
     int64_t length = p->key_lengths[b];
     return length < 0 ? 0 : length > keys(p) ? keys(p) : length;
 }
@@ -135,8 +140,9 @@ int64_t probe_cell(const struct probe *p, const gpu_mha_mask *m, const int64_t i
     int64_t cell = 0, packed = 1;
     for (int a = 3; a >= 0; a--) {
         int64_t length = m->shape[a] ? m->shape[a] : full[a];
-        if (length != 1)
+        if (length != 1) {
             cell += index[a] * (m->strided ? m->stride[a] : packed);
+        }
         packed *= length;
     }
     return cell;
@@ -147,10 +153,12 @@ static int geometry_shows(const struct probe *p, int64_t b, int64_t i, int64_t j
 {
     const gpu_mha_desc *d = &p->desc;
     int64_t at = position_of(p, b, i);
-    if (j >= length_of(p, b) || (d->causal && j > at))
+    if (j >= length_of(p, b) || (d->causal && j > at)) {
         return 0;
-    if (d->has_window && d->window_left >= 0 && j < at - d->window_left)
+    }
+    if (d->has_window && d->window_left >= 0 && j < at - d->window_left) {
         return 0;
+    }
     return !(d->has_window && d->window_right >= 0 && j > at + d->window_right);
 }
 
@@ -173,8 +181,9 @@ void probe_want_rows(struct probe *p, const double *row_values, const double *ls
 {
     const gpu_mha_desc *d = &p->desc;
     p->want_output = alloc_doubles(rows(p) * d->DV);
-    for (int64_t n = 0; n < rows(p) * d->DV; n++)
+    for (int64_t n = 0; n < rows(p) * d->DV; n++) {
         p->want_output[n] = row_values[n / d->DV];
+    }
     if (lse) {
         p->want_lse = alloc_doubles(rows(p));
         memcpy(p->want_lse, lse, (size_t)rows(p) * sizeof *lse);
@@ -187,8 +196,9 @@ void probe_spread_values(struct probe *p)
     for (int64_t head = 0; head < d->B * d->HKV; head++) {
         for (int64_t j = 0; j < keys(p); j++) {
             double *v = probe_value_row(p, head / d->HKV, head % d->HKV, j);
-            for (int64_t e = 0; e < d->DV; e++)
+            for (int64_t e = 0; e < d->DV; e++) {
                 v[e] = (double)((17 * (head / d->HKV) + 5 * (head % d->HKV) + 3 * j + e) % 61 + 1);
+            }
         }
     }
     p->value_peak = 61;
@@ -199,8 +209,9 @@ static double weight_of(const struct probe *p, int64_t b, int64_t h, int64_t i, 
 {
     const int64_t index[4] = {b, h, i, j};
     double s = p->bias ? p->bias[probe_cell(p, &p->desc.bias, index)] : 0;
-    if (p->slopes)
+    if (p->slopes) {
         s -= (double)p->slopes[h] * fabs((double)(position_of(p, b, i) - j));
+    }
     return exp(s);
 }
 
@@ -214,16 +225,19 @@ void probe_want_uniform(struct probe *p)
         double *o = p->want_output + row * d->DV;
         double sum = p->sinks ? exp((double)p->sinks[h]) : 0;
         for (int64_t j = 0; j < keys(p); j++) {
-            if (!probe_visible(p, b, h, i, j))
+            if (!probe_visible(p, b, h, i, j)) {
                 continue;
+            }
             const double w = weight_of(p, b, h, i, j);
             const double *v = probe_value_row(p, b, h / (d->H / d->HKV), j);
-            for (int64_t e = 0; e < d->DV; e++)
+            for (int64_t e = 0; e < d->DV; e++) {
                 o[e] += w * v[e];
+            }
             sum += w;
         }
-        for (int64_t e = 0; e < d->DV && sum > 0; e++)
+        for (int64_t e = 0; e < d->DV && sum > 0; e++) {
             o[e] /= sum;
+        }
         p->want_lse[row] = log(sum);
     }
 }
@@ -233,8 +247,9 @@ void probe_make_tail(struct probe *p, double query, const double *tail_keys)
     const gpu_mha_desc *d = &p->desc;
     const double scale = d->has_scale ? (double)d->scale : 1 / sqrt((double)d->DK);
     memset(p->query, 0, (size_t)(rows(p) * d->DK) * sizeof *p->query);
-    for (int64_t row = 0; row < rows(p); row++)
+    for (int64_t row = 0; row < rows(p); row++) {
         p->query[row * d->DK + d->DK - 1] = query;
+    }
     for (int64_t head = 0; head < d->B * d->HKV; head++) {
         for (int64_t j = 0; j < keys(p); j++) {
             double *k = probe_key_row(p, head / d->HKV, head % d->HKV, j);
@@ -252,8 +267,9 @@ void probe_make_tail(struct probe *p, double query, const double *tail_keys)
         for (int pass = 0; pass < 2; pass++) {
             for (int64_t j = 0; j < keys(p); j++) {
                 double s = scale * query * tail_keys[j];
-                if (!probe_visible(p, row / d->NQ / d->H, row / d->NQ % d->H, row % d->NQ, j))
+                if (!probe_visible(p, row / d->NQ / d->H, row / d->NQ % d->H, row % d->NQ, j)) {
                     continue;
+                }
                 if (pass == 0) {
                     top = fmax(top, s);
                     p->score_peak = fmax(p->score_peak, fabs(s));
@@ -286,8 +302,9 @@ gpu_mha_context *probe_context(void)
             ASSERT_OK(gpu_mha_context_create(NULL, &kept->context));
             snprintf(kept->tile, sizeof kept->tile, "%s", tile ? tile : "");
         }
-        if (strcmp(kept->tile, tile ? tile : "") == 0)
+        if (strcmp(kept->tile, tile ? tile : "") == 0) {
             return kept->context;
+        }
     }
     ck_abort_msg("more than %d values of GPU_MHA_TILE", CONTEXTS_MAX);
     return NULL;
@@ -296,8 +313,9 @@ gpu_mha_context *probe_context(void)
 cl_command_queue probe_queue(gpu_mha_context *context, int out_of_order)
 {
     struct kept *kept = contexts;
-    while (kept->context != context)
+    while (kept->context != context) {
         kept++;
+    }
     cl_command_queue *queue = &kept->queues[out_of_order];
     if (!*queue) {
         cl_int code = CL_SUCCESS;

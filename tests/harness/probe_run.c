@@ -139,10 +139,12 @@ static double *with_hidden_rows(const struct run *r, const double *dense, int64_
     memcpy(copy, dense, (size_t)(d->B * d->HKV * N * D) * sizeof *copy);
     for (int64_t n = 0; n < d->B * d->HKV * N && !all; n++) {
         int64_t head = n / N, b = head / d->HKV, group = d->H / d->HKV, seen = 0;
-        for (int64_t x = 0; x < group * d->NQ && !seen; x++)
+        for (int64_t x = 0; x < group * d->NQ && !seen; x++) {
             seen = probe_visible(p, b, head % d->HKV * group + x / d->NQ, x % d->NQ, first + n % N);
-        if (!seen)
+        }
+        if (!seen) {
             fill_constant(copy + n * D, D, r->junk);
+        }
     }
     return copy;
 }
@@ -158,8 +160,9 @@ static double *with_hidden_cells(const struct run *r)
         int64_t row = n / keys(p);
         const int64_t index[4] = {row / d->NQ / d->H, row / d->NQ % d->H, row % d->NQ, n % keys(p)};
         int64_t cell = probe_cell(p, &d->bias, index);
-        if (probe_bias_is_read(p, index))
+        if (probe_bias_is_read(p, index)) {
             copy[cell] = p->bias[cell];
+        }
     }
     return copy;
 }
@@ -176,15 +179,17 @@ static void make_keys(struct run *r, int which, const char *name, const gpu_mha_
 static double *widened(const float *values, int64_t count)
 {
     double *wide = alloc_doubles(count);
-    for (int64_t n = 0; n < count; n++)
+    for (int64_t n = 0; n < count; n++) {
         wide[n] = values[n];
+    }
     return wide;
 }
 
 static void make_floats(struct run *r, int which, const char *name, const float *values)
 {
-    if (!values)
+    if (!values) {
         return;
+    }
     double *wide = widened(values, r->desc.H);
     make_flat(&r->arrays[which], name, r->desc.H, r->poison, wide);
     free(wide);
@@ -221,10 +226,11 @@ static void make_inputs(struct run *r)
     if (p->key_lengths) {
         r->lengths = alloc(d->B, sizeof(int64_t));
         for (int64_t b = 0; b < d->B; b++) {
-            if (d->key_lengths == GPU_MHA_I32)
+            if (d->key_lengths == GPU_MHA_I32) {
                 ((int32_t *)r->lengths)[b] = (int32_t)p->key_lengths[b];
-            else
+            } else {
                 ((int64_t *)r->lengths)[b] = p->key_lengths[b];
+            }
         }
     }
 }
@@ -239,12 +245,15 @@ static void make_outputs(struct run *r)
     const gpu_mha_desc *d = &r->desc;
     make_array(&r->arrays[OUTPUT], "output", layout_of(&d->output, d->B, d->H, d->NQ, d->DV),
                r->type, POISON_FF, NULL);
-    if (d->lse)
+    if (d->lse) {
         make_flat(&r->arrays[LSE], "lse", rows(r->probe), POISON_FF, NULL);
-    if (d->weights)
+    }
+    if (d->weights) {
         make_flat(&r->arrays[WEIGHTS], "weights", weights_count(d), POISON_FF, NULL);
-    if (d->scores)
+    }
+    if (d->scores) {
         make_flat(&r->arrays[SCORES], "scores", rows(r->probe) * keys(r->probe), POISON_FF, NULL);
+    }
 }
 
 static void run_on_host(struct run *r)
@@ -282,14 +291,17 @@ static cl_mem upload(void *bytes, size_t size)
 static void make_buffers(struct run *r, size_t workspace_bytes)
 {
     for (int a = 0; a < ARRAYS; a++) {
-        if (r->arrays[a].storage)
+        if (r->arrays[a].storage) {
             r->arrays[a].mem = upload(r->arrays[a].storage, bytes_of(&r->arrays[a]));
+        }
     }
-    if (r->mask)
+    if (r->mask) {
         r->mask_mem =
             upload(r->mask, (size_t)(r->probe->mask_cells + MARGIN_FRONT + MARGIN_BEHIND));
-    if (r->lengths)
+    }
+    if (r->lengths) {
         r->lengths_mem = upload(r->lengths, (size_t)r->desc.B * sizeof(int64_t));
+    }
     r->workspace_bytes = workspace_bytes + 256;
     unsigned char *junk = alloc((int64_t)r->workspace_bytes, 1);
     memset(junk, 0xFF, r->workspace_bytes);
@@ -318,8 +330,9 @@ static void download(struct run *r, cl_command_queue queue)
                      CL_SUCCESS);
     for (size_t n = 0; n < r->workspace_bytes; n++) {
         int outside = n < 128 || n >= r->workspace_bytes - 128;
-        if (outside && bytes[n] != 0xFF)
+        if (outside && bytes[n] != 0xFF) {
             ck_abort_msg("%s: byte %zu around the workspace changed", r->text, n);
+        }
     }
     free(bytes);
 }
@@ -328,12 +341,14 @@ static void release_buffers(struct run *r)
 {
     const cl_mem others[] = {r->mask_mem, r->lengths_mem, r->workspace};
     for (int a = 0; a < ARRAYS; a++) {
-        if (r->arrays[a].mem)
+        if (r->arrays[a].mem) {
             clReleaseMemObject(r->arrays[a].mem);
+        }
     }
     for (size_t n = 0; n < sizeof others / sizeof others[0]; n++) {
-        if (others[n])
+        if (others[n]) {
             clReleaseMemObject(others[n]);
+        }
     }
 }
 
@@ -374,8 +389,9 @@ static void run_on_queue(struct run *r)
 static double *gather(const struct run *r, int which)
 {
     const struct array *a = &r->arrays[which];
-    if (!a->storage)
+    if (!a->storage) {
         return NULL;
+    }
     int64_t gap = layout_first_changed_gap(&a->layout, a->type, a->storage, a->elements, POISON_FF);
     ck_assert_msg(gap == -1, "%s: %s: element %" PRId64 " outside of it was written", r->text,
                   a->name, gap - a->layout.offset);
@@ -391,9 +407,10 @@ static void compare(const struct run *r, const char *name, const double *got, co
     for (int64_t n = 0; want && n < count; n++) {
         double bound = relative * fabs(want[n]) + absolute;
         int same = got[n] == want[n] || (isnan(got[n]) && isnan(want[n]));
-        if (!same && !(fabs(got[n] - want[n]) <= bound))
+        if (!same && !(fabs(got[n] - want[n]) <= bound)) {
             ck_abort_msg("%s: %s[%" PRId64 "] is %.9g, want %.9g within %.3g", r->text, name, n,
                          got[n], want[n], bound);
+        }
     }
 }
 
@@ -417,16 +434,18 @@ static void run_once(struct run *r)
     double **const results[] = {&p->output, &p->lse, &p->weights, &p->scores};
     make_inputs(r);
     make_outputs(r);
-    if (r->way == WAY_HOST)
+    if (r->way == WAY_HOST) {
         run_on_host(r);
-    else
+    } else {
         run_on_queue(r);
+    }
     for (int n = 0; n < 4; n++) {
         free(*results[n]);
         *results[n] = gather(r, OUTPUT + n);
     }
-    for (int a = 0; a < OUTPUT; a++)
+    for (int a = 0; a < OUTPUT; a++) {
         free(r->arrays[a].storage);
+    }
     free(r->mask);
     free(r->lengths);
     check(r);
@@ -437,8 +456,9 @@ static void same_bits(struct run *r, struct array first[4])
 {
     for (int n = 0; n < 4; n++) {
         struct array *got = &r->arrays[OUTPUT + n];
-        if (!got->storage)
+        if (!got->storage) {
             continue;
+        }
         if (!first[n].storage) {
             first[n] = *got;
             continue;
@@ -454,8 +474,9 @@ static void set_types(gpu_mha_desc *d, gpu_mha_type type)
 {
     gpu_mha_tensor *const tensors[] = {&d->query,    &d->key,        &d->value,
                                        &d->past_key, &d->past_value, &d->output};
-    for (size_t n = 0; n < sizeof tensors / sizeof tensors[0]; n++)
+    for (size_t n = 0; n < sizeof tensors / sizeof tensors[0]; n++) {
         tensors[n]->type = type;
+    }
 }
 
 static void run_all_ways(struct probe *p, gpu_mha_method method, enum storage_type type)
@@ -477,8 +498,9 @@ static void run_all_ways(struct probe *p, gpu_mha_method method, enum storage_ty
                         .way = (enum way)(n / 6),
                         .poison = n / 2 % 3 == 1 ? POISON_1000 : POISON_NAN,
                         .junk = junk[n / 2 % 3]};
-        if ((r.way == WAY_HOST && p->only_enqueue) || (p->once && n > 0))
+        if ((r.way == WAY_HOST && p->only_enqueue) || (p->once && n > 0)) {
             continue;
+        }
         snprintf(r.text, sizeof r.text, "%s, %s, %s, %g hidden, run %d, tile %s",
                  method == GPU_MHA_FUSED ? "fused" : "staged", storage_name(type), ways[r.way],
                  r.junk, n % 2 + 1, tile ? tile : "of the table");
@@ -486,8 +508,9 @@ static void run_all_ways(struct probe *p, gpu_mha_method method, enum storage_ty
         same_bits(&r, first);
     }
     gpu_mha_plan_release(plan);
-    for (int n = 0; n < 4; n++)
+    for (int n = 0; n < 4; n++) {
         free(first[n].storage);
+    }
 }
 
 void probe_run(struct probe *p)
@@ -495,11 +518,14 @@ void probe_run(struct probe *p)
     const unsigned wanted = p->types ? p->types : PROBE_F32 | PROBE_F16;
     const int matrices = p->desc.weights || p->desc.scores;
     for (int type = 0; type < STORAGE_TYPE_COUNT; type++) {
-        if (!(wanted & (1u << type)))
+        if (!(wanted & (1u << type))) {
             continue;
-        if (p->desc.method != GPU_MHA_STAGED && !matrices)
+        }
+        if (p->desc.method != GPU_MHA_STAGED && !matrices) {
             run_all_ways(p, GPU_MHA_FUSED, (enum storage_type)type);
-        if (p->desc.method != GPU_MHA_FUSED)
+        }
+        if (p->desc.method != GPU_MHA_FUSED) {
             run_all_ways(p, GPU_MHA_STAGED, (enum storage_type)type);
+        }
     }
 }

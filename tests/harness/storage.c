@@ -61,20 +61,25 @@ uint32_t storage_encode(enum storage_type type, double x)
     double steps;
     uint32_t bits;
 
-    if (isnan(x))
+    if (isnan(x)) {
         return sign | infinity | 1u << (f->fraction_bits - 1);
-    if (isinf(x))
+    }
+    if (isinf(x)) {
         return sign | infinity;
-    if (x == 0)
+    }
+    if (x == 0) {
         return sign;
+    }
 
     /* |x| = m * 2^exponent with 1 <= m < 2; subnormals have the exponent of the least normal. */
     (void)frexp(x, &exponent);
     exponent -= 1;
-    if (exponent > bias_of(f))
+    if (exponent > bias_of(f)) {
         return sign | infinity;
-    if (exponent < 1 - bias_of(f))
+    }
+    if (exponent < 1 - bias_of(f)) {
         exponent = 1 - bias_of(f);
+    }
     /* Multiples of one unit in the last place. nearbyint rounds ties to even (default mode). */
     steps = nearbyint(ldexp(fabs(x), f->fraction_bits - exponent));
     /* Adding instead of or-ing: a fraction that rounds up to the next power of two carries into
@@ -90,12 +95,14 @@ double storage_decode(enum storage_type type, uint32_t bits)
     int exponent = (int)(bits >> f->fraction_bits & ((1u << f->exponent_bits) - 1));
     double sign = bits >> (f->fraction_bits + f->exponent_bits) & 1 ? -1 : 1;
 
-    if (exponent == (1 << f->exponent_bits) - 1)
+    if (exponent == (1 << f->exponent_bits) - 1) {
         return fraction ? (double)NAN : sign * (double)INFINITY;
-    if (exponent == 0)
+    }
+    if (exponent == 0) {
         exponent = 1;
-    else
+    } else {
         fraction |= 1u << f->fraction_bits;
+    }
     return sign * ldexp((double)fraction, exponent - bias_of(f) - f->fraction_bits);
 }
 
@@ -109,10 +116,11 @@ static void store_bits(enum storage_type type, void *array, int64_t index, uint3
     unsigned char *at = (unsigned char *)array + (size_t)index * storage_size(type);
     uint16_t half = (uint16_t)bits;
 
-    if (storage_size(type) == sizeof(half))
+    if (storage_size(type) == sizeof(half)) {
         memcpy(at, &half, sizeof(half));
-    else
+    } else {
         memcpy(at, &bits, sizeof(bits));
+    }
 }
 
 static uint32_t load_bits(enum storage_type type, const void *array, int64_t index)
@@ -141,20 +149,23 @@ double storage_load(enum storage_type type, const void *array, int64_t index)
 
 void storage_round_array(enum storage_type type, double *x, int64_t count)
 {
-    for (int64_t n = 0; n < count; n++)
+    for (int64_t n = 0; n < count; n++) {
         x[n] = storage_round(type, x[n]);
+    }
 }
 
 void storage_pack(enum storage_type type, void *array, const double *x, int64_t count)
 {
-    for (int64_t n = 0; n < count; n++)
+    for (int64_t n = 0; n < count; n++) {
         storage_store(type, array, n, x[n]);
+    }
 }
 
 void storage_unpack(enum storage_type type, double *x, const void *array, int64_t count)
 {
-    for (int64_t n = 0; n < count; n++)
+    for (int64_t n = 0; n < count; n++) {
         x[n] = storage_load(type, array, n);
+    }
 }
 
 static uint32_t poison_bits(enum storage_type type, enum poison kind)
@@ -172,8 +183,9 @@ static uint32_t poison_bits(enum storage_type type, enum poison kind)
 
 void storage_poison(enum storage_type type, void *array, int64_t count, enum poison kind)
 {
-    for (int64_t n = 0; n < count; n++)
+    for (int64_t n = 0; n < count; n++) {
         store_bits(type, array, n, poison_bits(type, kind));
+    }
 }
 
 int storage_is_poison(enum storage_type type, const void *array, int64_t index, enum poison kind)
@@ -198,8 +210,9 @@ static uint64_t splitmix64(uint64_t *state)
 
 void rng_seed(struct rng *rng, uint64_t seed)
 {
-    for (int n = 0; n < 4; n++)
+    for (int n = 0; n < 4; n++) {
         rng->state[n] = splitmix64(&seed);
+    }
 }
 
 static uint64_t rotate_left(uint64_t x, int bits)
@@ -245,24 +258,27 @@ double rng_normal(struct rng *rng)
 
 void fill_uniform(struct rng *rng, double *x, int64_t count, double low, double high)
 {
-    for (int64_t n = 0; n < count; n++)
+    for (int64_t n = 0; n < count; n++) {
         x[n] = rng_uniform(rng, low, high);
+    }
 }
 
 void fill_normal(struct rng *rng, double *x, int64_t count, double mean, double deviation)
 {
-    for (int64_t n = 0; n < count; n++)
+    for (int64_t n = 0; n < count; n++) {
         x[n] = mean + deviation * rng_normal(rng);
+    }
 }
 
 void fill_constant(double *x, int64_t count, double value)
 {
-    for (int64_t n = 0; n < count; n++)
+    for (int64_t n = 0; n < count; n++) {
         x[n] = value;
+    }
 }
 
-void fill_normal_as(struct rng *rng, enum storage_type type, double *x, int64_t count,
-                    double mean, double deviation)
+void fill_normal_as(struct rng *rng, enum storage_type type, double *x, int64_t count, double mean,
+                    double deviation)
 {
     fill_normal(rng, x, count, mean, deviation);
     storage_round_array(type, x, count);
@@ -272,8 +288,9 @@ double *alloc_doubles(int64_t count)
 {
     double *x = NULL;
 
-    if (count >= 0 && (uint64_t)count < SIZE_MAX / sizeof(double))
+    if (count >= 0 && (uint64_t)count < SIZE_MAX / sizeof(double)) {
         x = calloc((size_t)count + 1, sizeof(double));
+    }
     if (!x) {
         fprintf(stderr, "alloc_doubles: no memory for %lld doubles\n", (long long)count);
         abort();

@@ -13,11 +13,11 @@
 enum storage_type { STORAGE_F32, STORAGE_F16, STORAGE_BF16 };
 #define STORAGE_TYPE_COUNT 3
 
-const char *storage_name(enum storage_type type);           /* "f32", "f16", "bf16" */
-size_t storage_size(enum storage_type type);                /* bytes of one element */
-double storage_unit_roundoff(enum storage_type type);       /* 2^-24, 2^-11, 2^-8 */
-double storage_smallest_subnormal(enum storage_type type);  /* 2^-149, 2^-24, 2^-133 */
-double storage_largest(enum storage_type type);             /* largest finite value */
+const char *storage_name(enum storage_type type);          /* "f32", "f16", "bf16" */
+size_t storage_size(enum storage_type type);               /* bytes of one element */
+double storage_unit_roundoff(enum storage_type type);      /* 2^-24, 2^-11, 2^-8 */
+double storage_smallest_subnormal(enum storage_type type); /* 2^-149, 2^-24, 2^-133 */
+double storage_largest(enum storage_type type);            /* largest finite value */
 
 /* Bits of `x` rounded once to nearest, ties to even; beyond the range becomes Inf, NaN stays NaN
  * (quiet). The bits stand in the low end of the result. */
@@ -51,17 +51,17 @@ struct rng {
 
 void rng_seed(struct rng *rng, uint64_t seed);
 uint64_t rng_next(struct rng *rng);
-int64_t rng_below(struct rng *rng, int64_t limit);             /* 0 <= x < limit, limit > 0 */
-double rng_uniform(struct rng *rng, double low, double high);  /* low <= x < high */
-double rng_normal(struct rng *rng);                            /* mean 0, variance 1 */
+int64_t rng_below(struct rng *rng, int64_t limit);            /* 0 <= x < limit, limit > 0 */
+double rng_uniform(struct rng *rng, double low, double high); /* low <= x < high */
+double rng_normal(struct rng *rng);                           /* mean 0, variance 1 */
 
 void fill_uniform(struct rng *rng, double *x, int64_t count, double low, double high);
 void fill_normal(struct rng *rng, double *x, int64_t count, double mean, double deviation);
 void fill_constant(double *x, int64_t count, double value);
 
 /* Drawn and rounded to `type` in one step. */
-void fill_normal_as(struct rng *rng, enum storage_type type, double *x, int64_t count,
-                    double mean, double deviation);
+void fill_normal_as(struct rng *rng, enum storage_type type, double *x, int64_t count, double mean,
+                    double deviation);
 
 /* calloc for `count` doubles (at least one); ends the test run when memory is out. */
 double *alloc_doubles(int64_t count);

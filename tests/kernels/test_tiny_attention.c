@@ -15,10 +15,20 @@ static const char *const tiles[] = {"1,4,2,2", "6,4,2,32"};
 
 static struct attention_spec problem(int tile)
 {
-    return (struct attention_spec){.desc = {.B = 2, .H = 2, .HKV = 1, .NQ = 7, .NK = 11, .DK = 5,
-                                            .DV = 3, .lse = 1, .method = GPU_MHA_FUSED},
-                                   .tile = tiles[tile], .seed = 3, .key = ATTENTION_PADDED,
-                                   .value = ATTENTION_BNHD, .output = ATTENTION_PADDED_BNHD};
+    return (struct attention_spec){.desc = {.B = 2,
+                                            .H = 2,
+                                            .HKV = 1,
+                                            .NQ = 7,
+                                            .NK = 11,
+                                            .DK = 5,
+                                            .DV = 3,
+                                            .lse = 1,
+                                            .method = GPU_MHA_FUSED},
+                                   .tile = tiles[tile],
+                                   .seed = 3,
+                                   .key = ATTENTION_PADDED,
+                                   .value = ATTENTION_BNHD,
+                                   .output = ATTENTION_PADDED_BNHD};
 }
 
 START_TEST(fused_with_everything)

@@ -70,8 +70,7 @@ static gpu_mha_status call_cache_update(int64_t size)
 static gpu_mha_status call_layer(int64_t size)
 {
     const gpu_mha_desc inside = {.B = 1, .H = 1, .HKV = 1, .NQ = 2, .NK = 3, .DK = 2, .DV = 3};
-    const gpu_mha_layer_desc desc = {
-        .attention = &inside, .EQ = size, .EK = 2, .EV = 4, .EO = 5};
+    const gpu_mha_layer_desc desc = {.attention = &inside, .EQ = size, .EK = 2, .EV = 4, .EO = 5};
     const gpu_mha_layer_arrays arrays = {.query_input = a,
                                          .key_input = b,
                                          .value_input = c,
@@ -110,8 +109,9 @@ START_TEST(a_second_call_makes_nothing)
         expect_made(which, 3, 0);
     }
     /* One list for all of them. */
-    for (int which = 0; which < CALLS; which++)
+    for (int which = 0; which < CALLS; which++) {
         expect_made(which, 2, 0);
+    }
 }
 END_TEST
 
@@ -137,8 +137,9 @@ START_TEST(a_layer_is_known_by_both_descriptors)
 {
     gpu_mha_desc inside;
     gpu_mha_layer_desc desc = small_layer(&inside);
-    for (uint64_t n = 0; n < 3; n++)
+    for (uint64_t n = 0; n < 3; n++) {
         run_layer(&desc, 100 + n);
+    }
     ck_assert_int_eq(made, 1);
     inside.causal = 1;
     run_layer(&desc, 110);

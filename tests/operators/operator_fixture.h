@@ -44,8 +44,9 @@ static inline void open_context(void)
 
 static inline void close_context(void)
 {
-    for (int way = WAY_IN_ORDER; way <= WAY_OUT_OF_ORDER; way++)
+    for (int way = WAY_IN_ORDER; way <= WAY_OUT_OF_ORDER; way++) {
         clReleaseCommandQueue(queues[way]);
+    }
     gpu_mha_context_release(context);
     context = NULL;
 }
@@ -103,8 +104,9 @@ static inline gpu_mha_buffer tensor_buffer(const struct tensor *t)
 static inline gpu_mha_tensor tensor_describe(const struct tensor *t, enum layout_kind kind)
 {
     gpu_mha_tensor d = {.type = (gpu_mha_type)t->type};
-    if (kind == LAYOUT_BNHD)
+    if (kind == LAYOUT_BNHD) {
         d.layout = GPU_MHA_BNHD;
+    }
     if (kind == LAYOUT_PADDED || kind == LAYOUT_PADDED_BNHD) {
         d.layout = GPU_MHA_STRIDED;
         d.stride_b = t->layout.stride_b;
@@ -121,10 +123,11 @@ static inline void tensor_expect(const struct tensor *t, const double *want, con
     const int64_t dims[4] = {l->B, l->H, l->N, l->D};
     double *got = alloc_doubles(layout_count(l));
     layout_gather(l, t->type, t->block, got);
-    if (bound)
+    if (bound) {
         ASSERT_ARRAYS(t->role, 4, dims, got, want, bound);
-    else
+    } else {
         ASSERT_ELEMENTS(t->role, 4, dims, got, want, NULL);
+    }
     int64_t gap = layout_first_changed_gap(l, t->type, t->block, t->elements, t->poison);
     ck_assert_msg(gap == -1, "%s: element %lld outside of the tensor was changed", t->role,
                   (long long)gap);
@@ -133,8 +136,9 @@ static inline void tensor_expect(const struct tensor *t, const double *want, con
 
 static inline void tensor_free(struct tensor *t)
 {
-    if (t->mem)
+    if (t->mem) {
         clReleaseMemObject(t->mem);
+    }
     free(t->block);
     *t = (struct tensor){0};
 }
@@ -163,18 +167,20 @@ static inline struct integers integers_new(gpu_mha_index_type type, const int64_
                                            int64_t count, int64_t offset)
 {
     struct integers n = {.type = type, .count = count, .offset = offset};
-    if (type == GPU_MHA_INDEX_NONE)
+    if (type == GPU_MHA_INDEX_NONE) {
         return n;
+    }
     n.block = malloc(integers_bytes(&n));
     ck_assert_ptr_nonnull(n.block);
     memset(n.block, 0x71, integers_bytes(&n));
     for (int64_t i = 0; i < count; i++) {
         int32_t narrow = (int32_t)values[i];
         void *at = n.block + (size_t)(offset + i) * integer_size(type);
-        if (type == GPU_MHA_I32)
+        if (type == GPU_MHA_I32) {
             memcpy(at, &narrow, sizeof narrow);
-        else
+        } else {
             memcpy(at, &values[i], sizeof values[i]);
+        }
     }
     return n;
 }
@@ -191,8 +197,9 @@ static inline gpu_mha_buffer integers_buffer(const struct integers *n)
 
 static inline void integers_free(struct integers *n)
 {
-    if (n->mem)
+    if (n->mem) {
         clReleaseMemObject(n->mem);
+    }
     free(n->block);
     *n = (struct integers){0};
 }
@@ -242,8 +249,9 @@ static inline void run_send_tensor(struct run *run, struct tensor *t)
 
 static inline void run_send_integers(struct run *run, struct integers *n)
 {
-    if (n->block)
+    if (n->block) {
         n->mem = run_send(run, n->block, integers_bytes(n));
+    }
 }
 
 /* Opens the gate and waits for `done`, which the enqueue has filled in. */
@@ -254,8 +262,9 @@ static inline void run_finish(struct run *run)
     ck_assert_int_eq(clWaitForEvents(1, &run->done), CL_SUCCESS);
     clReleaseEvent(run->done);
     clReleaseEvent(run->gate);
-    for (cl_uint i = 0; i < run->written_count; i++)
+    for (cl_uint i = 0; i < run->written_count; i++) {
         clReleaseEvent(run->written[i]);
+    }
 }
 
 /* Reads a tensor's whole block back, an output's; an input must come back as it went. */
@@ -263,14 +272,15 @@ static inline void run_fetch(struct run *run, struct tensor *t, int is_output)
 {
     unsigned char *block = malloc(tensor_bytes(t));
     ck_assert_ptr_nonnull(block);
-    ck_assert_int_eq(clEnqueueReadBuffer(run->queue, t->mem, CL_TRUE, 0, tensor_bytes(t), block, 0,
-                                         NULL, NULL),
-                     CL_SUCCESS);
-    if (is_output)
+    ck_assert_int_eq(
+        clEnqueueReadBuffer(run->queue, t->mem, CL_TRUE, 0, tensor_bytes(t), block, 0, NULL, NULL),
+        CL_SUCCESS);
+    if (is_output) {
         memcpy(t->block, block, tensor_bytes(t));
-    else
+    } else {
         ck_assert_msg(compare_bytes(block, t->block, (int64_t)tensor_bytes(t)) == -1,
                       "%s, an input, was changed", t->role);
+    }
     free(block);
 }
 

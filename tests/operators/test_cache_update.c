@@ -62,8 +62,7 @@ static void update_run(struct update *u, enum way way)
     gpu_mha_cache_buffers buffers = {.update = tensor_buffer(&u->update),
                                      .indices = integers_buffer(&u->indices),
                                      .cache = tensor_buffer(&u->cache)};
-    ok(gpu_mha_cache_enqueue(plan, run.queue, &buffers, run.written_count, run.written,
-                             &run.done));
+    ok(gpu_mha_cache_enqueue(plan, run.queue, &buffers, run.written_count, run.written, &run.done));
     gpu_mha_plan_release(plan);
     run_finish(&run);
     run_fetch(&run, &u->update, 0);
@@ -119,8 +118,9 @@ START_TEST(indices_on_the_device_never_leave_the_cache)
         update_open(&u, 200 + (uint64_t)_i, circular, indices, given, types, kinds);
         for (int64_t row = 0; row < B * H * N; row++) {
             int64_t to = row_of(circular, given[row / N / H], row % N);
-            if (to >= 0)
+            if (to >= 0) {
                 memcpy(u.want + (row / N * NC + to) * D, u.rows + row * D, D * sizeof(double));
+            }
         }
         update_run(&u, way);
         tensor_expect(&u.cache, u.want, NULL);
@@ -137,8 +137,7 @@ START_TEST(rows_are_copied_bit_for_bit)
     uint32_t cache32[12] = {0};
     uint16_t cache16[12] = {0};
     const int32_t index = 1;
-    gpu_mha_cache_desc desc = {
-        .B = 1, .H = 1, .D = 4, .N = 1, .NC = 3, .indices = GPU_MHA_I32};
+    gpu_mha_cache_desc desc = {.B = 1, .H = 1, .D = 4, .N = 1, .NC = 3, .indices = GPU_MHA_I32};
     gpu_mha_cache_arrays arrays = {.update = f32, .indices = &index, .cache = cache32};
     ok(gpu_mha_cache_update(context, &desc, &arrays));
     for (gpu_mha_type type = GPU_MHA_F16; type <= GPU_MHA_BF16; type++) {
@@ -162,27 +161,39 @@ START_TEST(an_update_may_broadcast)
     const int64_t indices[2] = {1, 0};
     const float want[12] = {-1, -1, 3, 4, -1, -1, 3, 4, -1, -1, -1, -1};
     float cache[12];
-    for (int n = 0; n < 12; n++)
+    for (int n = 0; n < 12; n++) {
         cache[n] = -1;
-    gpu_mha_cache_desc desc = {.B = 2, .H = 1, .D = 2, .N = 1, .NC = 3, .indices = GPU_MHA_I64,
+    }
+    gpu_mha_cache_desc desc = {.B = 2,
+                               .H = 1,
+                               .D = 2,
+                               .N = 1,
+                               .NC = 3,
+                               .indices = GPU_MHA_I64,
                                .update.layout = GPU_MHA_STRIDED};
     gpu_mha_cache_arrays arrays = {.update = row, .indices = indices, .cache = cache};
     ok(gpu_mha_cache_update(context, &desc, &arrays));
-    for (int n = 0; n < 12; n++)
+    for (int n = 0; n < 12; n++) {
         ASSERT_DOUBLE_SAME((double)cache[n], (double)want[n]);
+    }
 }
 END_TEST
 
 START_TEST(empty_problems_succeed)
 {
-    gpu_mha_cache_desc desc = {.B = _i == 0 ? 0 : B, .H = H, .D = D, .N = _i == 0 ? N : 0,
-                               .NC = _i == 2 ? 0 : NC, .indices = GPU_MHA_I32};
+    gpu_mha_cache_desc desc = {.B = _i == 0 ? 0 : B,
+                               .H = H,
+                               .D = D,
+                               .N = _i == 0 ? N : 0,
+                               .NC = _i == 2 ? 0 : NC,
+                               .indices = GPU_MHA_I32};
     gpu_mha_cache_arrays arrays = {0};
     gpu_mha_cache_buffers buffers = {0};
     gpu_mha_plan *plan;
     cl_event event = NULL;
-    if (_i == 2)
+    if (_i == 2) {
         desc.B = desc.H = (int64_t)1 << 40; /* no rows of any number of heads */
+    }
     ok(gpu_mha_cache_update(context, &desc, &arrays));
     ok(gpu_mha_cache_plan_create(context, &desc, &plan));
     ok(gpu_mha_cache_enqueue(plan, queues[WAY_OUT_OF_ORDER], &buffers, 0, NULL, &event));
@@ -289,8 +300,9 @@ START_TEST(wrong_arrays_are_refused)
     wrong[0].update = NULL;
     wrong[1].indices = NULL;
     wrong[2].cache = NULL;
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++) {
         EXPECT_REFUSED(gpu_mha_cache_update(context, &desc, &wrong[i]), names[i], "asks for it");
+    }
     EXPECT_REFUSED(gpu_mha_cache_update(context, &desc, NULL), "arrays is NULL", "needed");
     EXPECT_REFUSED(gpu_mha_cache_update(context, NULL, &arrays), "desc is NULL", "needed");
     EXPECT_REFUSED(gpu_mha_cache_plan_create(context, &desc, NULL), "plan is NULL", "needed");
@@ -316,9 +328,9 @@ START_TEST(overlapping_buffers_are_refused)
     cl_command_queue queue = queues[WAY_IN_ORDER];
     const cl_int zeros[42] = {0};
     cl_int code;
-    cl_mem mem = clCreateBuffer(gpu_mha_context_cl(context),
-                                CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, sizeof zeros,
-                                (void *)(uintptr_t)zeros, &code);
+    cl_mem mem =
+        clCreateBuffer(gpu_mha_context_cl(context), CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
+                       sizeof zeros, (void *)(uintptr_t)zeros, &code);
     ck_assert_int_eq(code, CL_SUCCESS);
     gpu_mha_plan *plan;
     ok(gpu_mha_cache_plan_create(context, &desc, &plan));
@@ -326,11 +338,12 @@ START_TEST(overlapping_buffers_are_refused)
         gpu_mha_cache_buffers b = {.update = {mem, cases[i].update},
                                    .indices = {mem, cases[i].indices},
                                    .cache = {mem, cases[i].cache}};
-        if (cases[i].field)
+        if (cases[i].field) {
             EXPECT_REFUSED(gpu_mha_cache_enqueue(plan, queue, &b, 0, NULL, NULL), cases[i].field,
                            cases[i].words);
-        else
+        } else {
             ok(gpu_mha_cache_enqueue(plan, queue, &b, 0, NULL, NULL));
+        }
     }
     clFinish(queue);
     gpu_mha_plan_release(plan);

@@ -55,9 +55,11 @@ static void solve(struct merge *m, enum storage_type output)
                                   .out_subnormal = storage_smallest_subnormal(output)};
     ref_merge(&reference, m->want, m->want_lse, m->bound, m->bound_lse);
     /* A row that comes through is exact, after its conversion. */
-    for (int row = 0; row < ROWS; row++)
-        if (row % 4 != 0)
+    for (int row = 0; row < ROWS; row++) {
+        if (row % 4 != 0) {
             storage_round_array(output, m->want + row * DV, DV);
+        }
+    }
 }
 
 /* Types and layouts are those of a, b and output. */
@@ -81,12 +83,14 @@ static void merge_open(struct merge *m, uint64_t seed, const enum storage_type t
 static void merge_close(struct merge *m)
 {
     struct tensor *tensors[] = {&m->ta, &m->tb, &m->tlse_a, &m->tlse_b, &m->output, &m->lse};
-    double *doubles[] = {m->a, m->b, m->lse_a, m->lse_b, m->want, m->bound, m->want_lse,
-                         m->bound_lse};
-    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
+    double *doubles[] = {m->a,    m->b,     m->lse_a,    m->lse_b,
+                         m->want, m->bound, m->want_lse, m->bound_lse};
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
         tensor_free(tensors[i]);
-    for (size_t i = 0; i < sizeof doubles / sizeof *doubles; i++)
+    }
+    for (size_t i = 0; i < sizeof doubles / sizeof *doubles; i++) {
         free(doubles[i]);
+    }
 }
 
 /* Runs with `output` and `lse` for results: the merge's own, or a side for in place. */
@@ -108,20 +112,21 @@ static void merge_run(struct merge *m, enum way way, struct tensor *output, stru
     gpu_mha_plan *plan;
     ok(gpu_mha_merge_plan_create(context, &m->desc, &plan));
     ck_assert_uint_eq(gpu_mha_plan_workspace_bytes(plan), 0);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         run_send_tensor(&run, tensors[i]);
+    }
     gpu_mha_merge_buffers buffers = {.a = tensor_buffer(&m->ta),
                                      .lse_a = tensor_buffer(&m->tlse_a),
                                      .b = tensor_buffer(&m->tb),
                                      .lse_b = tensor_buffer(&m->tlse_b),
                                      .output = tensor_buffer(output),
                                      .lse = tensor_buffer(lse)};
-    ok(gpu_mha_merge_enqueue(plan, run.queue, &buffers, run.written_count, run.written,
-                             &run.done));
+    ok(gpu_mha_merge_enqueue(plan, run.queue, &buffers, run.written_count, run.written, &run.done));
     gpu_mha_plan_release(plan);
     run_finish(&run);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         run_fetch(&run, tensors[i], tensors[i] == output || tensors[i] == lse);
+    }
 }
 
 static void expect_merged(struct merge *m, struct tensor *output, struct tensor *lse)
@@ -207,8 +212,8 @@ static void expect_identity(gpu_mha_type type, const void *pattern, size_t bytes
         memcpy(side, pattern, bytes);
         memcpy(&lse, &lses[l], sizeof lse);
         memset(got, 0xFF, sizeof got);
-        gpu_mha_merge_desc desc = {.B = 1, .H = 1, .NQ = 1, .DV = 8,
-                                   .a.type = type, .b.type = type, .output.type = type};
+        gpu_mha_merge_desc desc = {
+            .B = 1, .H = 1, .NQ = 1, .DV = 8, .a.type = type, .b.type = type, .output.type = type};
         gpu_mha_merge_arrays arrays = {.a = empty_a ? zero : side,
                                        .lse_a = empty_a ? &minus_infinity : &lse,
                                        .b = empty_a ? side : zero,
@@ -252,8 +257,9 @@ END_TEST
 START_TEST(empty_problems_succeed)
 {
     gpu_mha_merge_desc desc = {.B = _i ? B : 0, .H = H, .NQ = _i ? 0 : NQ, .DV = DV};
-    if (_i == 2)
+    if (_i == 2) {
         desc.B = desc.H = (int64_t)1 << 40; /* no rows of any number of heads */
+    }
     gpu_mha_merge_arrays arrays = {0};
     gpu_mha_merge_buffers buffers = {0};
     gpu_mha_plan *plan;

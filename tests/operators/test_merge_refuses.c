@@ -68,8 +68,9 @@ START_TEST(wrong_arrays_are_refused)
     wrong[3].lse_b = NULL;
     wrong[4].output = NULL;
     wrong[5].lse = NULL;
-    for (int i = 0; i < 6; i++)
+    for (int i = 0; i < 6; i++) {
         EXPECT_REFUSED(gpu_mha_merge(context, &desc, &wrong[i]), names[i], "asks for it");
+    }
     EXPECT_REFUSED(gpu_mha_merge(context, &desc, NULL), "arrays is NULL", "needed");
     EXPECT_REFUSED(gpu_mha_merge(context, NULL, &right), "desc is NULL", "needed");
     EXPECT_REFUSED(gpu_mha_merge_plan_create(context, &desc, NULL), "plan is NULL", "needed");
@@ -81,8 +82,7 @@ END_TEST
 static cl_mem make_buffer(size_t bytes)
 {
     cl_int code;
-    cl_mem mem =
-        clCreateBuffer(gpu_mha_context_cl(context), CL_MEM_READ_WRITE, bytes, NULL, &code);
+    cl_mem mem = clCreateBuffer(gpu_mha_context_cl(context), CL_MEM_READ_WRITE, bytes, NULL, &code);
     ck_assert_int_eq(code, CL_SUCCESS);
     return mem;
 }
@@ -97,8 +97,7 @@ static gpu_mha_status enqueue_in_one(const gpu_mha_merge_desc *desc,
     b.a.mem = b.b.mem = b.lse_a.mem = b.lse_b.mem = b.output.mem = b.lse.mem = mem;
     ok(gpu_mha_merge_plan_create(context, desc, &plan));
     cl_event event = (cl_event)(void *)plan; /* something that is not NULL */
-    gpu_mha_status status =
-        gpu_mha_merge_enqueue(plan, queues[WAY_IN_ORDER], &b, 0, NULL, &event);
+    gpu_mha_status status = gpu_mha_merge_enqueue(plan, queues[WAY_IN_ORDER], &b, 0, NULL, &event);
     if (status == GPU_MHA_OK) {
         ck_assert_int_eq(clWaitForEvents(1, &event), CL_SUCCESS);
         clReleaseEvent(event);
@@ -180,8 +179,8 @@ START_TEST(sub_buffers_are_seen_through)
     cl_mem whole = make_buffer(16384), other = make_buffer(512);
     cl_int code;
     cl_buffer_region region = {4096, 4096};
-    cl_mem part = clCreateSubBuffer(whole, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION,
-                                    &region, &code);
+    cl_mem part =
+        clCreateSubBuffer(whole, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION, &region, &code);
     ck_assert_int_eq(code, CL_SUCCESS);
     gpu_mha_merge_buffers b = {.a = {whole, 1024},
                                .b = {other, 0},
@@ -214,8 +213,7 @@ START_TEST(wrong_buffers_are_refused)
                                          .lse_b.offset = 78,
                                          .lse.offset = 84};
     ok(enqueue_in_one(&desc, &apart, 90 * 4));
-    EXPECT_REFUSED(enqueue_in_one(&desc, &apart, 90 * 4 - 1), "lse holds 359 bytes",
-                   "6 elements");
+    EXPECT_REFUSED(enqueue_in_one(&desc, &apart, 90 * 4 - 1), "lse holds 359 bytes", "6 elements");
     gpu_mha_plan *plan;
     gpu_mha_merge_buffers none = {0};
     ok(gpu_mha_merge_plan_create(context, &desc, &plan));

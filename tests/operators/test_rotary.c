@@ -58,9 +58,11 @@ static void solve(struct rotary *r, const struct shape *shape, const int64_t *po
                                    .out_subnormal = storage_smallest_subnormal(output)};
     ck_assert_int_eq(ref_rotary(&reference, r->x, NULL, r->want, r->bound), 0);
     /* What is copied is exact, after its conversion. */
-    for (int64_t n = 0; n < COUNT; n++)
-        if (n % D >= R)
+    for (int64_t n = 0; n < COUNT; n++) {
+        if (n % D >= R) {
             r->want[n] = storage_round(output, r->want[n]);
+        }
+    }
 }
 
 /* `given` are the positions in the buffer, `meant` those that the reference takes for them. */
@@ -117,8 +119,9 @@ static void rotary_run(struct rotary *r, enum way way, struct tensor *output)
     gpu_mha_plan *plan;
     ok(gpu_mha_rotary_plan_create(context, &r->desc, &plan));
     ck_assert_uint_eq(gpu_mha_plan_workspace_bytes(plan), 0);
-    for (size_t i = 0; i < 4; i++)
+    for (size_t i = 0; i < 4; i++) {
         run_send_tensor(&run, tensors[i]);
+    }
     run_send_integers(&run, &r->positions);
     gpu_mha_rotary_buffers buffers = {.input = tensor_buffer(&r->input),
                                       .cos = tensor_buffer(&r->cos),
@@ -129,15 +132,17 @@ static void rotary_run(struct rotary *r, enum way way, struct tensor *output)
                               &run.done));
     gpu_mha_plan_release(plan);
     run_finish(&run);
-    for (size_t i = 0; i < 4; i++)
+    for (size_t i = 0; i < 4; i++) {
         run_fetch(&run, tensors[i], tensors[i] == output);
+    }
 }
 
 /* All over the table, both ends included, no two batches alike. */
 static void draw_positions(int64_t *positions)
 {
-    for (int64_t n = 0; n < B * N; n++)
+    for (int64_t n = 0; n < B * N; n++) {
         positions[n] = (n * 7 + n / N) % P;
+    }
     positions[3] = P - 1;
     positions[N + 2] = 0;
 }
@@ -214,8 +219,9 @@ START_TEST(the_rest_is_copied_bit_for_bit)
     ok(gpu_mha_rotary(context, &desc, &arrays));
     ASSERT_HEX_EQ(y[0], 0xc0000000); /* (1, 2) by a right angle: (-2, 1) */
     ASSERT_HEX_EQ(y[1], 0x3f800000);
-    for (int d = 2; d < 6; d++)
+    for (int d = 2; d < 6; d++) {
         ASSERT_HEX_EQ(y[d], x[d]);
+    }
 }
 END_TEST
 
@@ -225,12 +231,12 @@ START_TEST(an_input_may_broadcast)
     const float x[2] = {3, 4}, cosines[2] = {0, 1}, sines[2] = {1, 0};
     const float want[8] = {-4, 3, 3, 4, -4, 3, 3, 4};
     float y[8] = {0};
-    gpu_mha_rotary_desc desc = {
-        .B = 1, .H = 2, .N = 2, .D = 2, .input.layout = GPU_MHA_STRIDED};
+    gpu_mha_rotary_desc desc = {.B = 1, .H = 2, .N = 2, .D = 2, .input.layout = GPU_MHA_STRIDED};
     gpu_mha_rotary_arrays arrays = {.input = x, .cos = cosines, .sin = sines, .output = y};
     ok(gpu_mha_rotary(context, &desc, &arrays));
-    for (int n = 0; n < 8; n++)
+    for (int n = 0; n < 8; n++) {
         ASSERT_DOUBLE_SAME((double)y[n], (double)want[n]);
+    }
 }
 END_TEST
 
@@ -243,8 +249,9 @@ START_TEST(empty_problems_succeed)
     cl_event event = NULL;
     desc.positions = GPU_MHA_I32;
     desc.P = _i ? P : 0;
-    if (_i == 2)
+    if (_i == 2) {
         desc.B = desc.H = desc.P = (int64_t)1 << 40; /* no rows of any number of heads */
+    }
     ok(gpu_mha_rotary(context, &desc, &arrays));
     ok(gpu_mha_rotary_plan_create(context, &desc, &plan));
     ok(gpu_mha_rotary_enqueue(plan, queues[WAY_IN_ORDER], &buffers, 0, NULL, &event));
@@ -339,8 +346,9 @@ START_TEST(positions_on_the_host_are_checked)
                                         .output = tensor_host(&r.output)};
         EXPECT_REFUSED(gpu_mha_rotary(context, &r.desc, &arrays), cases[i].field,
                        "from 0 to P - 1, which is 16");
-        for (int64_t n = 0; n < r.output.elements; n++)
+        for (int64_t n = 0; n < r.output.elements; n++) {
             ck_assert(storage_is_poison(STORAGE_F32, r.output.block, n, POISON_FF));
+        }
         rotary_close(&r);
     }
 }
@@ -366,8 +374,9 @@ START_TEST(wrong_arrays_are_refused)
     wrong[2].sin = NULL;
     wrong[3].positions = NULL;
     wrong[4].output = NULL;
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < 5; i++) {
         EXPECT_REFUSED(gpu_mha_rotary(context, &desc, &wrong[i]), names[i], "asks for it");
+    }
     EXPECT_REFUSED(gpu_mha_rotary(context, &desc, NULL), "arrays is NULL", "needed");
     EXPECT_REFUSED(gpu_mha_rotary(context, NULL, &arrays), "desc is NULL", "needed");
     EXPECT_REFUSED(gpu_mha_rotary_plan_create(context, &desc, NULL), "plan is NULL", "needed");
@@ -401,11 +410,12 @@ START_TEST(overlapping_buffers_are_refused)
     gpu_mha_rotary_buffers b = {.input = {mem, 0}, .cos = {mem, 32}, .sin = {mem, 36}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         b.output = (gpu_mha_buffer){mem, cases[i].output};
-        if (cases[i].field)
+        if (cases[i].field) {
             EXPECT_REFUSED(gpu_mha_rotary_enqueue(plan, queue, &b, 0, NULL, NULL), cases[i].field,
                            "apart from it");
-        else
+        } else {
             ok(gpu_mha_rotary_enqueue(plan, queue, &b, 0, NULL, NULL));
+        }
     }
     b.output.offset = 41;
     EXPECT_REFUSED(gpu_mha_rotary_enqueue(plan, queue, &b, 0, NULL, NULL), "output holds 224",
@@ -432,19 +442,21 @@ START_TEST(interleaved_tensors_turn_in_place)
     float *data = calloc(TOTAL, sizeof *data), *cosines = calloc(B * N * D / 2, sizeof *cosines);
     float *sines = calloc(B * N * D / 2, sizeof *sines);
     ck_assert(data && cosines && sines);
-    for (int n = 0; n < TOTAL; n++)
+    for (int n = 0; n < TOTAL; n++) {
         data[n] = (float)(n + 1);
-    for (int n = 0; n < B * N * D / 2; n++)
+    }
+    for (int n = 0; n < B * N * D / 2; n++) {
         sines[n] = 1; /* right angles: (x1, x2) -> (-x2, x1) */
+    }
     const struct layout *turned[2] = {&q, &k};
     for (int t = 0; t < 2; t++) {
         const struct layout *l = turned[t];
         gpu_mha_rotary_desc desc = {.B = B, .H = l->H, .N = N, .D = D, .interleaved = 1};
-        desc.input = (gpu_mha_tensor){GPU_MHA_F32, GPU_MHA_STRIDED, l->stride_b, l->stride_h,
-                                      l->stride_n};
+        desc.input =
+            (gpu_mha_tensor){GPU_MHA_F32, GPU_MHA_STRIDED, l->stride_b, l->stride_h, l->stride_n};
         desc.output = desc.input;
-        gpu_mha_rotary_arrays arrays = {.input = data + l->offset, .cos = cosines, .sin = sines,
-                                        .output = data + l->offset};
+        gpu_mha_rotary_arrays arrays = {
+            .input = data + l->offset, .cos = cosines, .sin = sines, .output = data + l->offset};
         ok(gpu_mha_rotary(context, &desc, &arrays));
     }
     for (int n = 0; n < TOTAL; n++) {

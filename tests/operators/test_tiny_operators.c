@@ -15,8 +15,9 @@ static gpu_mha_type next(int type)
 /* Elements first, first + 1, ... of `type`. */
 static void count_up(gpu_mha_type type, void *array, int64_t count, int first)
 {
-    for (int64_t n = 0; n < count; n++)
+    for (int64_t n = 0; n < count; n++) {
         storage_store((enum storage_type)type, array, n, (double)(first + n));
+    }
 }
 
 static double element(gpu_mha_type type, const void *array, int64_t n)
@@ -32,8 +33,8 @@ START_TEST(merge)
     const float none = -INFINITY;
     const float lse_a[ROWS] = {2, none, 1, none}, lse_b[ROWS] = {2, 5, none, none};
     const gpu_mha_type type = (gpu_mha_type)_i;
-    gpu_mha_merge_desc desc = {.B = 1, .H = 2, .NQ = 2, .DV = DV,
-                               .a.type = type, .b.type = type, .output.type = next(_i)};
+    gpu_mha_merge_desc desc = {
+        .B = 1, .H = 2, .NQ = 2, .DV = DV, .a.type = type, .b.type = type, .output.type = next(_i)};
     gpu_mha_merge_arrays arrays = {
         .a = a, .lse_a = lse_a, .b = b, .lse_b = lse_b, .output = output, .lse = lse};
     count_up(type, a, ROWS * DV, 1);
@@ -57,9 +58,17 @@ START_TEST(rotary)
     float x[H * N * D], y[H * N * D], cosines[P * R / 2], sines[P * R / 2];
     const int64_t positions[N] = {2, 0};
     const gpu_mha_type type = (gpu_mha_type)_i;
-    gpu_mha_rotary_desc desc = {.B = 1, .H = H, .N = N, .D = D, .R = R, .P = P,
-                                .interleaved = _i == 1, .positions = GPU_MHA_I64,
-                                .cache_type = type, .input.type = type, .output.type = next(_i)};
+    gpu_mha_rotary_desc desc = {.B = 1,
+                                .H = H,
+                                .N = N,
+                                .D = D,
+                                .R = R,
+                                .P = P,
+                                .interleaved = _i == 1,
+                                .positions = GPU_MHA_I64,
+                                .cache_type = type,
+                                .input.type = type,
+                                .output.type = next(_i)};
     gpu_mha_rotary_arrays arrays = {
         .input = x, .cos = cosines, .sin = sines, .positions = positions, .output = y};
     count_up(type, x, H * N * D, 1);
@@ -85,32 +94,32 @@ START_TEST(cache_update)
     const int32_t indices[B] = {2, -1};
     /* Row of the update that lies in a row of the cache; -1: untouched. */
     const int from[2][B * NC] = {{-1, -1, 0, 3, -1, -1}, {1, -1, 0, 3, -1, 2}};
-    gpu_mha_cache_desc desc = {.B = B, .H = 1, .D = D, .N = N, .NC = NC, .circular = _i,
-                               .indices = GPU_MHA_I32};
+    gpu_mha_cache_desc desc = {
+        .B = B, .H = 1, .D = D, .N = N, .NC = NC, .circular = _i, .indices = GPU_MHA_I32};
     struct run run = run_begin(WAY_IN_ORDER);
     gpu_mha_plan *plan;
     count_up(GPU_MHA_F32, update, ROWS * D, 1);
-    for (int n = 0; n < B * NC * D; n++)
+    for (int n = 0; n < B * NC * D; n++) {
         cache[n] = -5;
+    }
     cl_mem mems[3] = {run_send(&run, update, sizeof update),
-                      run_send(&run, indices, sizeof indices),
-                      run_send(&run, cache, sizeof cache)};
+                      run_send(&run, indices, sizeof indices), run_send(&run, cache, sizeof cache)};
     gpu_mha_cache_buffers buffers = {
         .update.mem = mems[0], .indices.mem = mems[1], .cache.mem = mems[2]};
     ok(gpu_mha_cache_plan_create(context, &desc, &plan));
-    ok(gpu_mha_cache_enqueue(plan, run.queue, &buffers, run.written_count, run.written,
-                             &run.done));
+    ok(gpu_mha_cache_enqueue(plan, run.queue, &buffers, run.written_count, run.written, &run.done));
     gpu_mha_plan_release(plan);
     run_finish(&run);
-    ck_assert_int_eq(clEnqueueReadBuffer(run.queue, mems[2], CL_TRUE, 0, sizeof cache, cache, 0,
-                                         NULL, NULL),
-                     CL_SUCCESS);
+    ck_assert_int_eq(
+        clEnqueueReadBuffer(run.queue, mems[2], CL_TRUE, 0, sizeof cache, cache, 0, NULL, NULL),
+        CL_SUCCESS);
     for (int n = 0; n < B * NC * D; n++) {
         const int row = from[_i][n / D];
         ASSERT_DOUBLE_SAME((double)cache[n], row < 0 ? -5 : row * D + n % D + 1);
     }
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++) {
         clReleaseMemObject(mems[i]);
+    }
 }
 END_TEST
 
@@ -120,14 +129,15 @@ START_TEST(cache_update_on_the_host)
     enum { N = 2, NC = 3, D = 18 };
     float update[N * D], cache[NC * D];
     const gpu_mha_type type = (gpu_mha_type)_i;
-    gpu_mha_cache_desc desc = {.B = 1, .H = 1, .D = D, .N = N, .NC = NC,
-                               .update.type = type, .cache.type = next(_i)};
+    gpu_mha_cache_desc desc = {
+        .B = 1, .H = 1, .D = D, .N = N, .NC = NC, .update.type = type, .cache.type = next(_i)};
     gpu_mha_cache_arrays arrays = {.update = update, .cache = cache};
     count_up(type, update, N * D, 1);
     count_up(desc.cache.type, cache, NC * D, 101);
     ok(gpu_mha_cache_update(context, &desc, &arrays));
-    for (int n = 0; n < NC * D; n++)
+    for (int n = 0; n < NC * D; n++) {
         ASSERT_DOUBLE_SAME(element(desc.cache.type, cache, n), n < N * D ? n + 1 : n + 101);
+    }
 }
 END_TEST
 

@@ -52,8 +52,7 @@ static int64_t offset_of(const struct ref_problem *p, int64_t b)
     return p->offset ? p->offset[b] : 0;
 }
 
-static int64_t matrix_index(const struct ref_problem *p, int64_t b, int64_t h, int64_t i,
-                            int64_t j)
+static int64_t matrix_index(const struct ref_problem *p, int64_t b, int64_t h, int64_t i, int64_t j)
 {
     return ((b * p->H + h) * p->NQ + i) * p->NK + j;
 }
@@ -62,20 +61,26 @@ int ref_visible(const struct ref_problem *p, int64_t b, int64_t h, int64_t i, in
 {
     int64_t ahead = j - i - offset_of(p, b); /* positions from the diagonal to the right */
 
-    if (p->key_lengths && j >= p->key_lengths[b])
+    if (p->key_lengths && j >= p->key_lengths[b]) {
         return 0;
-    if (p->causal && ahead > 0)
+    }
+    if (p->causal && ahead > 0) {
         return 0;
-    if (p->has_window && p->window_left >= 0 && -ahead > p->window_left)
+    }
+    if (p->has_window && p->window_left >= 0 && -ahead > p->window_left) {
         return 0;
-    if (p->has_window && p->window_right >= 0 && ahead > p->window_right)
+    }
+    if (p->has_window && p->window_right >= 0 && ahead > p->window_right) {
         return 0;
-    if (p->mask && !p->mask[matrix_index(p, b, h, i, j)])
+    }
+    if (p->mask && !p->mask[matrix_index(p, b, h, i, j)]) {
         return 0;
+    }
     if (p->bias) {
         double bias = p->bias[matrix_index(p, b, h, i, j)];
-        if (isinf(bias) && bias < 0)
+        if (isinf(bias) && bias < 0) {
             return 0;
+        }
     }
     return 1;
 }
@@ -95,15 +100,15 @@ static void score_key(const struct ref_problem *p, int64_t b, int64_t h, int64_t
         double dk = p->k_error ? p->k_error[at_k + d] : 0;
         dot += q * k;
         size += fabs(q * k);
-        if (p->q_error || p->k_error)
+        if (p->q_error || p->k_error) {
             carried += dq * fabs(k) + fabs(q) * dk + dq * dk;
+        }
     }
     row->raw[j] = p->scale * dot;
     row->capped[j] = p->softcap > 0 ? p->softcap * tanh(row->raw[j] / p->softcap) : row->raw[j];
     /* An infinite score is infinite in any precision; a soft cap makes a finite one of it. */
-    row->raw_error[j] = isinf(row->raw[j])
-                            ? 0
-                            : REF_U32 * 4 * fabs(p->scale) * size + fabs(p->scale) * carried;
+    row->raw_error[j] =
+        isinf(row->raw[j]) ? 0 : REF_U32 * 4 * fabs(p->scale) * size + fabs(p->scale) * carried;
 }
 
 /* First pass: scores, who is visible, and the largest logit (the sink is one). */
@@ -115,12 +120,14 @@ static double score_row(const struct ref_problem *p, int64_t b, int64_t h, int64
     row->visible_count = 0;
     for (int64_t j = 0; j < p->NK; j++) {
         row->visible[j] = (unsigned char)ref_visible(p, b, h, i, j);
-        if (!row->visible[j] && !p->want_matrices)
+        if (!row->visible[j] && !p->want_matrices) {
             continue;
+        }
         score_key(p, b, h, i, j, row);
         row->masked[j] = -INFINITY;
-        if (!row->visible[j])
+        if (!row->visible[j]) {
             continue;
+        }
 
         double bias = p->bias ? p->bias[matrix_index(p, b, h, i, j)] : 0;
         double distance = fabs((double)(i + offset_of(p, b) - j));
@@ -140,8 +147,9 @@ static void softmax_row(const struct ref_problem *p, int64_t b, int64_t h, int64
     double sum = 0;
 
     /* Visible scores that are all -inf: exp(-inf) = 0 each, so 0/0 in the weights, ln 0 as LSE. */
-    if (isinf(largest) && largest < 0)
+    if (isinf(largest) && largest < 0) {
         largest = 0;
+    }
     for (int64_t j = 0; j < p->NK; j++) {
         row->softmax[j] = row->visible[j] ? exp(row->masked[j] - largest) : 0;
         sum += row->softmax[j];
@@ -149,24 +157,28 @@ static void softmax_row(const struct ref_problem *p, int64_t b, int64_t h, int64
     if (row->visible_count == 0) {
         row->lse = p->sinks ? p->sinks[h] : -INFINITY;
     } else {
-        if (p->sinks)
+        if (p->sinks) {
             sum += exp(p->sinks[h] - largest);
+        }
         row->lse = largest + log(sum);
     }
 
     row->mean_ds = 0;
     for (int64_t j = 0; j < p->NK; j++) {
         row->weights[j] = 0;
-        if (!row->visible[j])
+        if (!row->visible[j]) {
             continue;
+        }
         row->softmax[j] /= sum;
-        if (p->dropout.p <= 0)
+        if (p->dropout.p <= 0) {
             row->weights[j] = row->softmax[j];
-        else if (ref_dropout_keep(p->dropout, b * p->H + h, i, j))
+        } else if (ref_dropout_keep(p->dropout, b * p->H + h, i, j)) {
             row->weights[j] = row->softmax[j] / (1 - p->dropout.p);
+        }
         /* A weight of exactly 0 has no error, and its conditioning may be infinite. */
-        if (row->softmax[j] != 0)
+        if (row->softmax[j] != 0) {
             row->mean_ds += row->softmax[j] * row->ds[j];
+        }
     }
 }
 
@@ -176,25 +188,31 @@ static void output_row(const struct ref_problem *p, int64_t b, int64_t h, const 
 {
     int64_t kv = b * p->HKV + h / (p->H / p->HKV);
 
-    for (int64_t d = 0; d < p->DV; d++)
+    for (int64_t d = 0; d < p->DV; d++) {
         o[d] = bound[d] = spread[d] = 0;
-    if (row->visible_count == 0)
+    }
+    if (row->visible_count == 0) {
         return;
+    }
 
     for (int64_t j = 0; j < p->NK; j++) {
         int64_t at_v = (kv * p->NK + j) * p->DV;
         double w = row->weights[j];
-        if (!row->visible[j])
+        if (!row->visible[j]) {
             continue;
-        for (int64_t d = 0; d < p->DV; d++)
+        }
+        for (int64_t d = 0; d < p->DV; d++) {
             o[d] += w * p->v[at_v + d];
-        if (w == 0)
+        }
+        if (w == 0) {
             continue;
+        }
         for (int64_t d = 0; d < p->DV; d++) {
             spread[d] += w * fabs(p->v[at_v + d]);
             bound[d] += w * (8 * REF_U32 + row->ds[j]) * fabs(p->v[at_v + d]);
-            if (p->v_error)
+            if (p->v_error) {
                 bound[d] += w * p->v_error[at_v + d];
+            }
         }
     }
     for (int64_t d = 0; d < p->DV; d++) {
@@ -222,25 +240,30 @@ static void matrix_row(const struct ref_problem *p, int64_t bh, int64_t i, const
 
         r->bound_raw[at] = row->raw_error[j] + p->u_aux * fabs(row->raw[j]) + half;
         r->bound_capped[at] = row->raw_error[j] + capping + p->u_aux * fabs(row->capped[j]) + half;
-        if (!row->visible[j])
+        if (!row->visible[j]) {
             continue; /* -inf, 0 and 0 exactly */
+        }
         r->bound_masked[at] = row->ds[j] + capping + p->u_aux * fabs(row->masked[j]) + half;
         r->bound_softmax[at] = F32_SMALLEST_NORMAL + p->u_aux * w + half;
-        if (w != 0)
+        if (w != 0) {
             r->bound_softmax[at] += w * (8 * REF_U32 + row->ds[j] + row->mean_ds);
-        if (p->dropout.p <= 0)
+        }
+        if (p->dropout.p <= 0) {
             r->bound_weights[at] = r->bound_softmax[at];
-        else if (ref_dropout_keep(p->dropout, bh, i, j))
+        } else if (ref_dropout_keep(p->dropout, bh, i, j)) {
             r->bound_weights[at] = r->bound_softmax[at] / (1 - p->dropout.p);
+        }
     }
 }
 
 int ref_is_sane(const struct ref_problem *p)
 {
-    if (p->B < 0 || p->NQ < 0 || p->NK < 0 || p->H < 1 || p->HKV < 1 || p->DK < 1 || p->DV < 1)
+    if (p->B < 0 || p->NQ < 0 || p->NK < 0 || p->H < 1 || p->HKV < 1 || p->DK < 1 || p->DV < 1) {
         return 0;
-    if (p->H % p->HKV != 0 || p->window_left < -1 || p->window_right < -1)
+    }
+    if (p->H % p->HKV != 0 || p->window_left < -1 || p->window_right < -1) {
         return 0;
+    }
     return p->dropout.p >= 0 && p->dropout.p < 1;
 }
 
@@ -251,12 +274,14 @@ static double *alloc4(int64_t a, int64_t b, int64_t c, int64_t d)
     size_t count = 1;
 
     for (int n = 0; n < 4; n++) {
-        if (dims[n] == 0)
+        if (dims[n] == 0) {
             return calloc(1, sizeof(double));
+        }
     }
     for (int n = 0; n < 4; n++) {
-        if ((uint64_t)dims[n] > SIZE_MAX / sizeof(double) / count)
+        if ((uint64_t)dims[n] > SIZE_MAX / sizeof(double) / count) {
             return NULL;
+        }
         count *= (size_t)dims[n];
     }
     return calloc(count, sizeof(double));
@@ -264,8 +289,8 @@ static double *alloc4(int64_t a, int64_t b, int64_t c, int64_t d)
 
 static int alloc_result(const struct ref_problem *p, struct ref_result *r)
 {
-    double **matrices[] = {&r->raw,          &r->capped,        &r->masked,      &r->softmax,
-                           &r->weights,      &r->bound_raw,     &r->bound_capped, &r->bound_masked,
+    double **matrices[] = {&r->raw,           &r->capped,       &r->masked,       &r->softmax,
+                           &r->weights,       &r->bound_raw,    &r->bound_capped, &r->bound_masked,
                            &r->bound_softmax, &r->bound_weights};
 
     r->o = alloc4(p->B, p->H, p->NQ, p->DV);
@@ -274,12 +299,14 @@ static int alloc_result(const struct ref_problem *p, struct ref_result *r)
     r->bound_lse = alloc4(p->B, p->H, p->NQ, 1);
     /* Checked by the array above, which has as many elements of the same size. */
     r->visible = r->lse ? calloc((size_t)(p->B * p->H * p->NQ) + 1, sizeof(int64_t)) : NULL;
-    if (!r->o || !r->bound_o || !r->lse || !r->bound_lse || !r->visible)
+    if (!r->o || !r->bound_o || !r->lse || !r->bound_lse || !r->visible) {
         return -1;
+    }
     for (size_t n = 0; p->want_matrices && n < sizeof(matrices) / sizeof(matrices[0]); n++) {
         *matrices[n] = alloc4(p->B, p->H, p->NQ, p->NK);
-        if (!*matrices[n])
+        if (!*matrices[n]) {
             return -1;
+        }
     }
     return 0;
 }
@@ -316,8 +343,9 @@ static void solve_rows(const struct ref_problem *p, struct row *row, double *spr
         r->lse[n] = row->lse;
         r->visible[n] = row->visible_count;
         r->bound_lse[n] = isinf(row->lse) ? 0 : REF_U32 * (8 + fabs(row->lse)) + row->mean_ds;
-        if (p->want_matrices)
+        if (p->want_matrices) {
             matrix_row(p, n / p->NQ, i, row, r);
+        }
     }
 }
 
@@ -329,8 +357,9 @@ int ref_attention(const struct ref_problem *problem, struct ref_result *r)
     int status = -1;
 
     *r = (struct ref_result){0};
-    if (!ref_is_sane(&p))
+    if (!ref_is_sane(&p)) {
         goto cleanup;
+    }
     if (p.u_out <= 0) {
         p.u_out = REF_U32;
         p.out_subnormal = F32_SUBNORMAL;
@@ -343,8 +372,9 @@ int ref_attention(const struct ref_problem *problem, struct ref_result *r)
     scratch = alloc4(7, p.NK, 1, 1);
     spread = alloc4(p.DV, 1, 1, 1);
     row.visible = calloc((size_t)p.NK + 1, 1);
-    if (!scratch || !spread || !row.visible || alloc_result(&p, r) != 0)
+    if (!scratch || !spread || !row.visible || alloc_result(&p, r) != 0) {
         goto cleanup;
+    }
     row.raw = scratch;
     row.capped = scratch + p.NK;
     row.masked = scratch + 2 * p.NK;
@@ -356,8 +386,9 @@ int ref_attention(const struct ref_problem *problem, struct ref_result *r)
     status = 0;
 
 cleanup:
-    if (status != 0)
+    if (status != 0) {
         ref_result_free(r);
+    }
     free(row.visible);
     free(spread);
     free(scratch);

@@ -12,8 +12,9 @@
 /* What storing `x` adds to its error; u_out = 0 stands for f32. */
 static double storing(double x, double u_out, double out_subnormal)
 {
-    if (u_out <= 0)
+    if (u_out <= 0) {
         return REF_U32 * fabs(x) + F32_SUBNORMAL / 2;
+    }
     return u_out * fabs(x) + out_subnormal / 2;
 }
 
@@ -27,8 +28,9 @@ static void keep_row(int64_t DV, const double *only, double *o, double *bound_o)
 {
     for (int64_t d = 0; d < DV; d++) {
         o[d] = only ? only[d] : 0;
-        if (bound_o)
+        if (bound_o) {
             bound_o[d] = 0;
+        }
     }
 }
 
@@ -50,9 +52,10 @@ static double merge_row(const struct ref_merge *m, int64_t n, double *o, double 
     for (int64_t d = 0; d < m->DV; d++) {
         double v1 = w1 * fabs(o1[d]), v2 = w2 * fabs(o2[d]);
         o[d] = w1 * o1[d] + w2 * o2[d];
-        if (bound_o)
+        if (bound_o) {
             bound_o[d] = storing(o[d], m->u_out, m->out_subnormal) + v1 * (8 * REF_U32 + ds1) +
                          v2 * (8 * REF_U32 + ds2) + mean_ds * (v1 + v2);
+        }
     }
     return REF_U32 * (8 + fabs(*lse)) + mean_ds;
 }
@@ -74,8 +77,9 @@ void ref_merge(const struct ref_merge *m, double *o, double *lse, double *bound_
         } else {
             error = merge_row(m, n, o + at, lse + n, bound_row);
         }
-        if (bound_lse)
+        if (bound_lse) {
             bound_lse[n] = error;
+        }
     }
 }
 
@@ -86,8 +90,9 @@ static void turn_pair(const struct ref_rotary *r, const double *x, const double 
 {
     y[at1] = cosine * x[at1] - sine * x[at2];
     y[at2] = sine * x[at1] + cosine * x[at2];
-    if (!bound)
+    if (!bound) {
         return;
+    }
 
     /* Two products and a sum, one rounding each, doubled for coefficients kept in f32. */
     double c = fabs(cosine), s = fabs(sine);
@@ -106,11 +111,13 @@ int ref_rotary(const struct ref_rotary *r, const double *x, const double *x_erro
 {
     int64_t R = r->R == 0 ? r->D : r->R;
 
-    if (R < 0 || R % 2 != 0 || R > r->D)
+    if (R < 0 || R % 2 != 0 || R > r->D) {
         return -1;
+    }
     for (int64_t n = 0; r->positions && n < r->B * r->N; n++) {
-        if (r->positions[n] < 0 || r->positions[n] >= r->max_pos)
+        if (r->positions[n] < 0 || r->positions[n] >= r->max_pos) {
             return -1;
+        }
     }
 
     for (int64_t row = 0; row < r->B * r->H * r->N; row++) {
@@ -126,8 +133,9 @@ int ref_rotary(const struct ref_rotary *r, const double *x, const double *x_erro
         }
         for (int64_t d = R; d < r->D; d++) {
             y[at + d] = x[at + d];
-            if (bound)
+            if (bound) {
                 bound[at + d] = x_error ? x_error[at + d] : 0;
+            }
         }
     }
     return 0;
@@ -139,8 +147,9 @@ int ref_cache_update(int64_t B, int64_t H, int64_t NMAX, int64_t N, int64_t D, i
     for (int64_t b = 0; b < B; b++) {
         int64_t start = write_index ? write_index[b] : 0;
         if (N > NMAX || start < 0 || (!circular && start > NMAX - N) ||
-            (circular && start >= NMAX && N > 0))
+            (circular && start >= NMAX && N > 0)) {
             return -1;
+        }
     }
     for (int64_t row = 0; row < B * H * N; row++) {
         int64_t bh = row / N, n = row % N;
@@ -168,13 +177,15 @@ void ref_linear(const struct ref_linear *l, double *y, double *bound)
                 double x = l->x[m * l->K + k], w = l->weight[n * l->K + k];
                 sum += x * w;
                 size += fabs(x * w);
-                if (l->x_error)
+                if (l->x_error) {
                     carried += l->x_error[m * l->K + k] * fabs(w);
+                }
             }
             y[m * l->N + n] = sum;
-            if (bound)
+            if (bound) {
                 bound[m * l->N + n] =
                     storing(sum, l->u_out, l->out_subnormal) + growth * size + carried;
+            }
         }
     }
 }
@@ -187,13 +198,15 @@ void ref_alibi_slopes(int64_t H, double *slopes)
 {
     int64_t n = 1;
 
-    while (n <= H / 2)
+    while (n <= H / 2) {
         n *= 2;
+    }
     for (int64_t h = 0; h < H; h++) {
-        if (h < n)
+        if (h < n) {
             slopes[h] = exp2(-8.0 * (double)(h + 1) / (double)n);
-        else
+        } else {
             slopes[h] = exp2(-4.0 * (double)(2 * (h - n) + 1) / (double)n);
+        }
     }
 }
 
@@ -204,19 +217,23 @@ void ref_head_average(int64_t B, int64_t H, int64_t NQ, int64_t NK, const double
 
     for (int64_t n = 0; n < B * matrix; n++) {
         double sum = 0;
-        for (int64_t h = 0; h < H; h++)
+        for (int64_t h = 0; h < H; h++) {
             sum += weights[(n / matrix * H + h) * matrix + n % matrix];
+        }
         mean[n] = sum / (double)H;
     }
 }
 
 void ref_split_heads(int64_t B, int64_t N, int64_t H, int64_t D, const double *x, double *y)
 {
-    for (int64_t b = 0; b < B; b++)
-        for (int64_t n = 0; n < N; n++)
-            for (int64_t h = 0; h < H; h++)
+    for (int64_t b = 0; b < B; b++) {
+        for (int64_t n = 0; n < N; n++) {
+            for (int64_t h = 0; h < H; h++) {
                 memcpy(y + ((b * H + h) * N + n) * D, x + ((b * N + n) * H + h) * D,
                        (size_t)D * sizeof(double));
+            }
+        }
+    }
 }
 
 void ref_merge_heads(int64_t B, int64_t H, int64_t N, int64_t D, const double *x, double *y)

@@ -126,8 +126,8 @@ int ref_dropout_keep(struct ref_dropout dropout, int64_t bh, int64_t i, int64_t 
  */
 struct ref_merge {
     int64_t rows, DV;
-    const double *o1, *o2;     /* (rows,DV) */
-    const double *lse1, *lse2; /* (rows) */
+    const double *o1, *o2;       /* (rows,DV) */
+    const double *lse1, *lse2;   /* (rows) */
     double u_out, out_subnormal; /* type of o; zero u_out = f32 */
 };
 void ref_merge(const struct ref_merge *m, double *o, double *lse, double *bound_o,
@@ -195,17 +195,17 @@ void ref_merge_heads(int64_t B, int64_t H, int64_t N, int64_t D, const double *x
 struct ref_layer {
     /* Shapes, masks, scale and dropout; q, k, v, their errors and u_out are set by ref_layer. */
     struct ref_problem attention;
-    int64_t EQ, EK, EV, EOUT;  /* widths of the inputs and of the output */
-    const double *xq;          /* (B,NQ,EQ) */
-    const double *xk;          /* (B,NK,EK) */
-    const double *xv;          /* (B,NK,EV) */
-    const double *wq, *bq;     /* (H*DK,EQ), (H*DK); a bias may be NULL */
-    const double *wk, *bk;     /* (HKV*DK,EK), (HKV*DK) */
-    const double *wv, *bv;     /* (HKV*DV,EV), (HKV*DV) */
-    const double *wo, *bo;     /* (EOUT,H*DV), (EOUT); wo NULL = no output map */
-    double u_mid;              /* type of the values between the steps; 0 = f32 */
+    int64_t EQ, EK, EV, EOUT; /* widths of the inputs and of the output */
+    const double *xq;         /* (B,NQ,EQ) */
+    const double *xk;         /* (B,NK,EK) */
+    const double *xv;         /* (B,NK,EV) */
+    const double *wq, *bq;    /* (H*DK,EQ), (H*DK); a bias may be NULL */
+    const double *wk, *bk;    /* (HKV*DK,EK), (HKV*DK) */
+    const double *wv, *bv;    /* (HKV*DV,EV), (HKV*DV) */
+    const double *wo, *bo;    /* (EOUT,H*DV), (EOUT); wo NULL = no output map */
+    double u_mid;             /* type of the values between the steps; 0 = f32 */
     double mid_subnormal;
-    double u_out;              /* type of y; 0 = f32 */
+    double u_out; /* type of y; 0 = f32 */
     double out_subnormal;
 };
 

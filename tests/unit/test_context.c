@@ -197,7 +197,9 @@ START_TEST(a_wrapped_sub_device_outlives_its_maker)
                                                    CL_DEVICE_PARTITION_BY_COUNTS_LIST_END, 0};
     cl_device_id part = NULL;
     cl_device_id device = gpu_mha_context_device(context);
-    if (clCreateSubDevices(device, halves, 1, &part, NULL) != CL_SUCCESS) return;
+    if (clCreateSubDevices(device, halves, 1, &part, NULL) != CL_SUCCESS) {
+        return;
+    }
     cl_int code = CL_SUCCESS;
     cl_context cl = clCreateContext(NULL, 1, &part, NULL, NULL, &code);
     ck_assert_int_eq(code, CL_SUCCESS);
@@ -218,7 +220,9 @@ END_TEST
 START_TEST(two_devices_share_an_opencl_context)
 {
     cl_device_id devices[2] = {gpu_mha_context_device(context), other_device()};
-    if (!devices[1]) return;
+    if (!devices[1]) {
+        return;
+    }
     cl_int code = CL_SUCCESS;
     cl_context cl = clCreateContext(NULL, 2, devices, NULL, NULL, &code);
     ck_assert_int_eq(code, CL_SUCCESS);
@@ -233,9 +237,9 @@ START_TEST(two_devices_share_an_opencl_context)
         mha_options_flag(&options, "FLAG", 1);
         mha_options_int(&options, "OFFSET", i);
         struct mha_kernel fill;
-        ck_assert_int_eq(mha_kernel_create(programs, &wrapped->device, "fill.cl", "fill", &options,
-                                           64, &fill),
-                         GPU_MHA_OK);
+        ck_assert_int_eq(
+            mha_kernel_create(programs, &wrapped->device, "fill.cl", "fill", &options, 64, &fill),
+            GPU_MHA_OK);
         cl_mem buffer = clCreateBuffer(cl, CL_MEM_READ_WRITE, 7 * sizeof(cl_int), NULL, &code);
         ck_assert_int_eq(code, CL_SUCCESS);
         cl_int n = 7, start = i, cells[7] = {0};
@@ -277,9 +281,13 @@ START_TEST(the_default_context_is_made_once)
     for (int i = 0; i < THREADS; i++) {
         ck_assert_int_eq(pthread_create(&threads[i], NULL, resolve_default, &resolved[i]), 0);
     }
-    for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+    }
     ck_assert_ptr_nonnull(resolved[0]);
-    for (int i = 1; i < THREADS; i++) ck_assert_ptr_eq(resolved[i], resolved[0]);
+    for (int i = 1; i < THREADS; i++) {
+        ck_assert_ptr_eq(resolved[i], resolved[0]);
+    }
     gpu_mha_context *same = NULL;
     ck_assert_int_eq(mha_context_resolve(context, &same), GPU_MHA_OK);
     ck_assert_ptr_eq(same, context);
@@ -400,7 +408,9 @@ START_TEST(threads_share_their_builds)
         builders[i] = (struct builder){.offset = 100 + i % PROGRAMS};
         ck_assert_int_eq(pthread_create(&threads[i], NULL, build_in_thread, &builders[i]), 0);
     }
-    for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+    }
     for (int i = 0; i < THREADS; i++) {
         ck_assert_int_eq(builders[i].bad, GPU_MHA_BUILD);
         ck_assert_int_eq(builders[i].good, GPU_MHA_OK);
@@ -430,7 +440,7 @@ START_TEST(the_local_size_is_a_power_of_two_within_the_limits)
     const struct {
         size_t wanted, group_limit, items_limit, local;
     } cases[] = {
-        {0, 64, 64, 1},  {1, 64, 64, 1},   {63, 256, 256, 32}, {64, 256, 256, 64},
+        {0, 64, 64, 1},   {1, 64, 64, 1},   {63, 256, 256, 32}, {64, 256, 256, 64},
         {64, 48, 99, 32}, {64, 99, 17, 16}, {64, 1, 64, 1},     {64, 64, 1, 1},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -447,9 +457,8 @@ START_TEST(the_local_size_is_a_power_of_two_within_the_limits)
     ck_assert_uint_eq(kernel.local, 6);
     mha_kernel_destroy(&kernel);
     device.max_work_group_size = 5;
-    ck_assert_int_eq(
-        mha_kernel_create(cache, &device, "fill.cl", "six", &options, 64, &kernel),
-        GPU_MHA_UNSUPPORTED);
+    ck_assert_int_eq(mha_kernel_create(cache, &device, "fill.cl", "six", &options, 64, &kernel),
+                     GPU_MHA_UNSUPPORTED);
     ck_assert_ptr_null(kernel.cl);
     mha_options_free(&options);
 }
@@ -459,9 +468,9 @@ START_TEST(a_missing_kernel_is_an_error)
 {
     struct mha_options options = with_offset(0);
     struct mha_kernel kernel;
-    ck_assert_int_eq(mha_kernel_create(cache, &context->device, "fill.cl", "missing", &options, 8,
-                                       &kernel),
-                     GPU_MHA_OPENCL);
+    ck_assert_int_eq(
+        mha_kernel_create(cache, &context->device, "fill.cl", "missing", &options, 8, &kernel),
+        GPU_MHA_OPENCL);
     ck_assert_int_eq(gpu_mha_last_error_info().cl_code, CL_INVALID_KERNEL_NAME);
     ck_assert_str_eq(gpu_mha_last_error_info().cl_call, "clCreateKernel");
     mha_kernel_destroy(&kernel);
@@ -475,7 +484,9 @@ enum { ITEMS = 1003, GUARD = 77, CELLS = ITEMS + GUARD };
 static cl_mem make_buffer(void)
 {
     cl_int cells[CELLS];
-    for (int i = 0; i < CELLS; i++) cells[i] = -1;
+    for (int i = 0; i < CELLS; i++) {
+        cells[i] = -1;
+    }
     cl_int code = CL_SUCCESS;
     cl_mem buffer = clCreateBuffer(context->cl, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
                                    sizeof cells, cells, &code);
@@ -486,9 +497,9 @@ static cl_mem make_buffer(void)
 static cl_command_queue make_queue(int out_of_order)
 {
     cl_int code = CL_SUCCESS;
-    cl_command_queue queue = clCreateCommandQueue(
-        context->cl, context->device.id,
-        out_of_order ? CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE : 0, &code);
+    cl_command_queue queue =
+        clCreateCommandQueue(context->cl, context->device.id,
+                             out_of_order ? CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE : 0, &code);
     ck_assert_int_eq(code, CL_SUCCESS);
     return queue;
 }
@@ -525,9 +536,9 @@ START_TEST(launches_run_in_order)
     ck_assert_int_gt(state, CL_COMPLETE); /* behind the gate */
     ck_assert_int_eq(clSetUserEventStatus(gate, CL_COMPLETE), CL_SUCCESS);
     static cl_int cells[CELLS];
-    ck_assert_int_eq(clEnqueueReadBuffer(queue, buffer, CL_TRUE, 0, sizeof cells, cells, 1, &event,
-                                         NULL),
-                     CL_SUCCESS);
+    ck_assert_int_eq(
+        clEnqueueReadBuffer(queue, buffer, CL_TRUE, 0, sizeof cells, cells, 1, &event, NULL),
+        CL_SUCCESS);
     for (int i = 0; i < CELLS; i++) {
         ck_assert_int_eq(cells[i], i < ITEMS ? 9 * (40 + 13 * i) + 20 : -1);
     }
@@ -632,7 +643,9 @@ static void *fill_in_thread(void *argument)
         cl_int code = clEnqueueReadBuffer(queue, buffer, CL_TRUE, 0, CELLS * sizeof *cells, cells,
                                           0, NULL, NULL);
         filler->wrong += code != CL_SUCCESS;
-        for (int i = 0; i < ITEMS; i++) filler->wrong += cells[i] != filler->start + 13 * i;
+        for (int i = 0; i < ITEMS; i++) {
+            filler->wrong += cells[i] != filler->start + 13 * i;
+        }
         filler->start += 1000;
     }
     free(cells);
@@ -651,8 +664,12 @@ START_TEST(threads_share_a_kernel)
         fillers[i] = (struct filler){&kernel, 7 + i, 0};
         ck_assert_int_eq(pthread_create(&threads[i], NULL, fill_in_thread, &fillers[i]), 0);
     }
-    for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
-    for (int i = 0; i < THREADS; i++) ck_assert_int_eq(fillers[i].wrong, 0);
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        ck_assert_int_eq(fillers[i].wrong, 0);
+    }
     mha_kernel_destroy(&kernel);
 }
 END_TEST

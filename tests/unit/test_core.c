@@ -94,7 +94,9 @@ START_TEST(a_string_at_each_length_has_its_nul)
 {
     for (size_t length = 0; length < 200; length++) {
         struct mha_strbuf s = {0};
-        for (size_t i = 0; i < length; i++) mha_strbuf_append(&s, "x", 1);
+        for (size_t i = 0; i < length; i++) {
+            mha_strbuf_append(&s, "x", 1);
+        }
         mha_strbuf_printf(&s, "%s", "yz");
         ck_assert_uint_eq(s.length, length + 2);
         ck_assert_uint_eq(strlen(s.text), length + 2);
@@ -247,7 +249,9 @@ static void *fail_in_thread(void *seen)
 {
     strcpy(seen, gpu_mha_last_error());
     mha_error_build(CL_BUILD_PROGRAM_FAILURE, "thread.cl", "log of the thread");
-    if (strcmp(gpu_mha_last_error_info().build_log, "log of the thread") != 0) return NULL;
+    if (strcmp(gpu_mha_last_error_info().build_log, "log of the thread") != 0) {
+        return NULL;
+    }
     return seen;
 }
 
@@ -291,7 +295,9 @@ START_TEST(the_environment_sets_the_level)
     struct sink sink = {0};
     gpu_mha_set_log(collect, &sink);
     unsetenv("GPU_MHA_LOG");
-    if (log_levels[_i].wanted) setenv("GPU_MHA_LOG", log_levels[_i].wanted, 1);
+    if (log_levels[_i].wanted) {
+        setenv("GPU_MHA_LOG", log_levels[_i].wanted, 1);
+    }
     for (int level = MHA_LOG_ERROR; level <= MHA_LOG_DEBUG; level++) {
         int before = sink.lines;
         mha_log((enum mha_log_level)level, "do this: %d", level);

@@ -33,11 +33,15 @@ static cl_int platforms_code; /* of clGetPlatformIDs */
 
 CL_API_ENTRY cl_int CL_API_CALL clGetPlatformIDs(cl_uint room, cl_platform_id *ids, cl_uint *count)
 {
-    if (platforms_code != CL_SUCCESS) return platforms_code;
+    if (platforms_code != CL_SUCCESS) {
+        return platforms_code;
+    }
     for (cl_uint i = 0; ids && i < room && i < platform_count; i++) {
         ids[i] = (cl_platform_id)(void *)&platforms[i];
     }
-    if (count) *count = platform_count;
+    if (count) {
+        *count = platform_count;
+    }
     return CL_SUCCESS;
 }
 
@@ -46,19 +50,29 @@ CL_API_ENTRY cl_int CL_API_CALL clGetDeviceIDs(cl_platform_id id, cl_device_type
 {
     struct fake_platform *platform = (struct fake_platform *)(void *)id;
     ck_assert_uint_eq(type, CL_DEVICE_TYPE_ALL);
-    if (platform->code != CL_SUCCESS) return platform->code;
+    if (platform->code != CL_SUCCESS) {
+        return platform->code;
+    }
     for (cl_uint i = 0; ids && i < room && i < platform->count; i++) {
         ids[i] = (cl_device_id)(void *)&platform->devices[i];
     }
-    if (count) *count = platform->count;
+    if (count) {
+        *count = platform->count;
+    }
     return CL_SUCCESS;
 }
 
 static cl_int answer(const void *value, size_t size, size_t room, void *out, size_t *size_out)
 {
-    if (out && room < size) return CL_INVALID_VALUE;
-    if (out) memcpy(out, value, size);
-    if (size_out) *size_out = size;
+    if (out && room < size) {
+        return CL_INVALID_VALUE;
+    }
+    if (out) {
+        memcpy(out, value, size);
+    }
+    if (size_out) {
+        *size_out = size;
+    }
     return CL_SUCCESS;
 }
 
@@ -66,20 +80,29 @@ CL_API_ENTRY cl_int CL_API_CALL clGetPlatformInfo(cl_platform_id id, cl_platform
                                                   size_t room, void *out, size_t *size_out)
 {
     struct fake_platform *platform = (struct fake_platform *)(void *)id;
-    if (query != CL_PLATFORM_NAME) return CL_INVALID_VALUE;
+    if (query != CL_PLATFORM_NAME) {
+        return CL_INVALID_VALUE;
+    }
     return answer(platform->name, strlen(platform->name) + 1, room, out, size_out);
 }
 
 static const char *device_text(const struct fake_device *device, cl_device_info query)
 {
     switch (query) {
-    case CL_DEVICE_NAME: return device->name;
-    case CL_DEVICE_VENDOR: return device->vendor ? device->vendor : "Maker";
-    case CL_DEVICE_VERSION: return device->version ? device->version : "OpenCL 1.2 fake";
-    case CL_DRIVER_VERSION: return "driver 7";
-    case CL_DEVICE_PROFILE: return device->profile ? device->profile : "FULL_PROFILE";
-    case CL_DEVICE_EXTENSIONS: return device->extensions ? device->extensions : "";
-    default: return NULL;
+    case CL_DEVICE_NAME:
+        return device->name;
+    case CL_DEVICE_VENDOR:
+        return device->vendor ? device->vendor : "Maker";
+    case CL_DEVICE_VERSION:
+        return device->version ? device->version : "OpenCL 1.2 fake";
+    case CL_DRIVER_VERSION:
+        return "driver 7";
+    case CL_DEVICE_PROFILE:
+        return device->profile ? device->profile : "FULL_PROFILE";
+    case CL_DEVICE_EXTENSIONS:
+        return device->extensions ? device->extensions : "";
+    default:
+        return NULL;
     }
 }
 
@@ -98,8 +121,12 @@ CL_API_ENTRY cl_int CL_API_CALL clGetDeviceInfo(cl_device_id id, cl_device_info 
 {
     const struct fake_device *device = (const struct fake_device *)(void *)id;
     const char *text = device_text(device, query);
-    if (text) return answer(text, strlen(text) + 1, room, out, size_out);
-    if (device->mute) return CL_OUT_OF_RESOURCES;
+    if (text) {
+        return answer(text, strlen(text) + 1, room, out, size_out);
+    }
+    if (device->mute) {
+        return CL_OUT_OF_RESOURCES;
+    }
 
     const cl_device_fp_config single =
         CL_FP_ROUND_TO_NEAREST | (device->without_inf_nan ? 0 : CL_FP_INF_NAN) | CL_FP_FMA;
@@ -110,28 +137,60 @@ CL_API_ENTRY cl_int CL_API_CALL clGetDeviceInfo(cl_device_id id, cl_device_info 
     cl_uint word = 0;
     cl_bool flag = CL_FALSE;
     switch (query) {
-    case CL_DEVICE_TYPE: return answer(&device->type, sizeof device->type, room, out, size_out);
-    case CL_DEVICE_PLATFORM: return answer(&platform, sizeof platform, room, out, size_out);
-    case CL_DEVICE_SINGLE_FP_CONFIG: return answer(&single, sizeof single, room, out, size_out);
+    case CL_DEVICE_TYPE:
+        return answer(&device->type, sizeof device->type, room, out, size_out);
+    case CL_DEVICE_PLATFORM:
+        return answer(&platform, sizeof platform, room, out, size_out);
+    case CL_DEVICE_SINGLE_FP_CONFIG:
+        return answer(&single, sizeof single, room, out, size_out);
     case CL_DEVICE_MAX_PARAMETER_SIZE:
         return answer(&parameter, sizeof parameter, room, out, size_out);
-    case CL_DEVICE_MAX_WORK_GROUP_SIZE: return answer(&group, sizeof group, room, out, size_out);
-    case CL_DEVICE_MAX_WORK_ITEM_SIZES: return answer(sizes, sizeof sizes, room, out, size_out);
-    case CL_DEVICE_GLOBAL_MEM_SIZE: bytes = 7000; break;
-    case CL_DEVICE_MAX_MEM_ALLOC_SIZE: bytes = 3000; break;
-    case CL_DEVICE_LOCAL_MEM_SIZE: bytes = 500; break;
-    case CL_DEVICE_MAX_COMPUTE_UNITS: word = device->compute_units; break;
-    case CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT: word = 16; break;
-    case CL_DEVICE_MEM_BASE_ADDR_ALIGN: word = 1024; break;
-    case CL_DEVICE_ADDRESS_BITS: word = 32; break;
-    case CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS: word = 5; break;
-    case CL_DEVICE_AVAILABLE: flag = !device->unavailable; break;
-    case CL_DEVICE_COMPILER_AVAILABLE: flag = !device->without_compiler; break;
-    case CL_DEVICE_ENDIAN_LITTLE: flag = !device->big_endian; break;
-    default: return CL_INVALID_VALUE;
+    case CL_DEVICE_MAX_WORK_GROUP_SIZE:
+        return answer(&group, sizeof group, room, out, size_out);
+    case CL_DEVICE_MAX_WORK_ITEM_SIZES:
+        return answer(sizes, sizeof sizes, room, out, size_out);
+    case CL_DEVICE_GLOBAL_MEM_SIZE:
+        bytes = 7000;
+        break;
+    case CL_DEVICE_MAX_MEM_ALLOC_SIZE:
+        bytes = 3000;
+        break;
+    case CL_DEVICE_LOCAL_MEM_SIZE:
+        bytes = 500;
+        break;
+    case CL_DEVICE_MAX_COMPUTE_UNITS:
+        word = device->compute_units;
+        break;
+    case CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT:
+        word = 16;
+        break;
+    case CL_DEVICE_MEM_BASE_ADDR_ALIGN:
+        word = 1024;
+        break;
+    case CL_DEVICE_ADDRESS_BITS:
+        word = 32;
+        break;
+    case CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS:
+        word = 5;
+        break;
+    case CL_DEVICE_AVAILABLE:
+        flag = !device->unavailable;
+        break;
+    case CL_DEVICE_COMPILER_AVAILABLE:
+        flag = !device->without_compiler;
+        break;
+    case CL_DEVICE_ENDIAN_LITTLE:
+        flag = !device->big_endian;
+        break;
+    default:
+        return CL_INVALID_VALUE;
     }
-    if (bytes) return answer(&bytes, sizeof bytes, room, out, size_out);
-    if (word) return answer(&word, sizeof word, room, out, size_out);
+    if (bytes) {
+        return answer(&bytes, sizeof bytes, room, out, size_out);
+    }
+    if (word) {
+        return answer(&word, sizeof word, room, out, size_out);
+    }
     return answer(&flag, sizeof flag, room, out, size_out);
 }
 
@@ -142,7 +201,9 @@ static struct fake_device first_devices[] = {
     {.type = CL_DEVICE_TYPE_GPU, .compute_units = 20, .name = "Small Card"},
 };
 static struct fake_device second_devices[] = {
-    {.type = CL_DEVICE_TYPE_GPU, .compute_units = 80, .name = "Old Card",
+    {.type = CL_DEVICE_TYPE_GPU,
+     .compute_units = 80,
+     .name = "Old Card",
      .version = "OpenCL 1.1 x"},
     {.type = CL_DEVICE_TYPE_ACCELERATOR, .compute_units = 90, .name = "Board"},
     {.type = CL_DEVICE_TYPE_GPU, .compute_units = 40, .name = "  Large CARD \n"},
@@ -189,9 +250,9 @@ static const struct {
     {NULL, "3:3", "Large Card too"},
     {NULL, "card", "  Large CARD \n"},
     {NULL, "LARGE CARD TOO", "Large Card too"},
-    {NULL, "alpha", "Big Processor"},             /* a vendor */
-    {NULL, "maker", "  Large CARD \n"},           /* the best of a vendor */
-    {NULL, "first", "Small Card"},                /* the best of a platform */
+    {NULL, "alpha", "Big Processor"},   /* a vendor */
+    {NULL, "maker", "  Large CARD \n"}, /* the best of a vendor */
+    {NULL, "first", "Small Card"},      /* the best of a platform */
     {NULL, "second platform", "  Large CARD \n"},
     {"cpu", NULL, "Big Processor"},
     {"cpu", "", "Big Processor"},
@@ -202,7 +263,9 @@ static const struct {
 
 START_TEST(a_selector_finds_its_device)
 {
-    if (choices[_i].environment) setenv("GPU_MHA_DEVICE", choices[_i].environment, 1);
+    if (choices[_i].environment) {
+        setenv("GPU_MHA_DEVICE", choices[_i].environment, 1);
+    }
     cl_device_id id;
     ck_assert_int_eq(mha_device_select(choices[_i].selector, &id), GPU_MHA_OK);
     ck_assert_str_eq(name_of(id), choices[_i].name);
@@ -233,7 +296,9 @@ static const struct {
 
 START_TEST(a_miss_lists_what_is_there)
 {
-    if (misses[_i].environment) setenv("GPU_MHA_DEVICE", misses[_i].environment, 1);
+    if (misses[_i].environment) {
+        setenv("GPU_MHA_DEVICE", misses[_i].environment, 1);
+    }
     cl_device_id id;
     ck_assert_int_eq(mha_device_select(misses[_i].selector, &id), GPU_MHA_NO_DEVICE);
     ck_assert_str_eq(gpu_mha_last_error(), misses[_i].message);
@@ -256,7 +321,9 @@ START_TEST(without_a_platform_there_is_no_device)
     size_t count = 5;
     cl_device_id id;
     /* Loaders say it in either way. */
-    if (_i == 0) platforms_code = -1001;
+    if (_i == 0) {
+        platforms_code = -1001;
+    }
     set_machine(NULL, 0);
     ck_assert_int_eq(gpu_mha_device_count(&count), GPU_MHA_OK);
     ck_assert_uint_eq(count, 0);
@@ -299,10 +366,14 @@ static struct fake_device lame_devices[] = {
     {.type = CL_DEVICE_TYPE_GPU, .name = "e", .version = "nonsense"},
     {.type = CL_DEVICE_TYPE_GPU, .name = "f", .parameter_bytes = 1023},
     {.type = CL_DEVICE_TYPE_GPU, .name = "g", .without_inf_nan = 1},
-    {.type = CL_DEVICE_TYPE_GPU, .name = "h", .profile = "EMBEDDED_PROFILE",
+    {.type = CL_DEVICE_TYPE_GPU,
+     .name = "h",
+     .profile = "EMBEDDED_PROFILE",
      .extensions = "a cles_khr_int64x cles_khr_int6"},
     {.type = CL_DEVICE_TYPE_GPU, .name = "i", .mute = 1},
-    {.type = CL_DEVICE_TYPE_CPU, .name = "j", .profile = "EMBEDDED_PROFILE",
+    {.type = CL_DEVICE_TYPE_CPU,
+     .name = "j",
+     .profile = "EMBEDDED_PROFILE",
      .extensions = "cl_khr_fp16 cles_khr_int64"},
     {.type = CL_DEVICE_TYPE_CPU, .name = "k", .version = "OpenCL 3.0 PoCL"},
 };

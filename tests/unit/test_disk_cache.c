@@ -30,19 +30,22 @@ static void set_up(void)
     memcpy(work + sizeof work - 7, "XXXXXX", 6);
     ck_assert_ptr_nonnull(mkdtemp(work));
     snprintf(path, sizeof path, "%s/cache", work);
-    for (int i = 0; i < BINARY_SIZE; i++)
+    for (int i = 0; i < BINARY_SIZE; i++) {
         binary[i] = (unsigned char)(i * 37 + 11);
+    }
 }
 
 /* Directories here hold files alone. */
 static void remove_directory(const char *name)
 {
     DIR *stream = opendir(name);
-    if (!stream)
+    if (!stream) {
         return;
+    }
     for (const struct dirent *entry; (entry = readdir(stream));) {
-        if (unlinkat(dirfd(stream), entry->d_name, 0) != 0)
+        if (unlinkat(dirfd(stream), entry->d_name, 0) != 0) {
             unlinkat(dirfd(stream), entry->d_name, AT_REMOVEDIR);
+        }
     }
     closedir(stream);
     rmdir(name);
@@ -58,10 +61,12 @@ static int count_files(const char *directory)
 {
     int count = 0;
     DIR *stream = opendir(directory);
-    if (!stream)
+    if (!stream) {
         return 0;
-    for (const struct dirent *entry; (entry = readdir(stream));)
+    }
+    for (const struct dirent *entry; (entry = readdir(stream));) {
         count += entry->d_name[0] != '.';
+    }
     closedir(stream);
     return count;
 }
@@ -103,8 +108,9 @@ static int is_found(struct mha_cache_key wanted)
 {
     unsigned char *bytes = NULL;
     size_t size = 0;
-    if (!mha_disk_cache_load(path, wanted, &bytes, &size))
+    if (!mha_disk_cache_load(path, wanted, &bytes, &size)) {
         return 0;
+    }
     ck_assert_uint_eq(size, BINARY_SIZE);
     ck_assert_mem_eq(bytes, binary, BINARY_SIZE);
     free(bytes);
@@ -321,8 +327,9 @@ START_TEST(a_directory_closed_to_writing_is_still_read)
     mha_disk_cache_save(path, key, binary, BINARY_SIZE);
     ck_assert_int_eq(chmod(path, 0500), 0);
     ck_assert(is_found(key));
-    if (geteuid() != 0)
+    if (geteuid() != 0) {
         ck_assert(!mha_disk_cache_usable(path));
+    }
     mha_disk_cache_save(path, key, binary, BINARY_SIZE);
     ck_assert(is_found(key));
     ck_assert_int_eq(chmod(path, 0700), 0);
@@ -379,10 +386,11 @@ START_TEST(the_environment_names_the_directory)
     set_variable("XDG_CACHE_HOME", p->xdg);
     set_variable("HOME", p->home);
     char *got = mha_disk_cache_path();
-    if (p->path)
+    if (p->path) {
         ck_assert_str_eq(got, p->path);
-    else
+    } else {
         ck_assert_ptr_null(got);
+    }
     free(got);
 }
 END_TEST
@@ -429,8 +437,9 @@ START_TEST(the_bytes_are_bounded_too)
     }
     mha_disk_cache_save(path, key, binary, BINARY_SIZE);
     ck_assert(is_found(key));
-    for (int i = 0; i < LARGE; i++)
+    for (int i = 0; i < LARGE; i++) {
         ck_assert_int_eq(access(name[i], F_OK) == 0, i >= LARGE - KEPT);
+    }
 }
 END_TEST
 
@@ -462,11 +471,13 @@ static void *save_and_load(void *number)
     memset(own, *(const int *)number + 1, sizeof own);
     for (int round = 0; round < ROUNDS; round++) {
         mha_disk_cache_save(path, key, own, sizeof own - (size_t) * (const int *)number);
-        if (!mha_disk_cache_load(path, key, &bytes, &size))
+        if (!mha_disk_cache_load(path, key, &bytes, &size)) {
             continue;
+        }
         bad += bytes[0] < 1 || bytes[0] > WORKERS || size != sizeof own - (bytes[0] - 1);
-        for (size_t i = 1; i < size; i++)
+        for (size_t i = 1; i < size; i++) {
             bad += bytes[i] != bytes[0];
+        }
         free(bytes);
     }
     return bad ? number : NULL;
@@ -495,8 +506,9 @@ START_TEST(processes_see_whole_files)
     for (int i = 0; i < WORKERS; i++) {
         children[i] = fork();
         ck_assert_int_ge(children[i], 0);
-        if (children[i] == 0)
+        if (children[i] == 0) {
             _exit(save_and_load(&i) != NULL);
+        }
     }
     for (int i = 0; i < WORKERS; i++) {
         int status = -1;

@@ -23,17 +23,17 @@ static const struct {
     {STORAGE_F16, 1, 0x3C00},
     {STORAGE_F16, -2, 0xC000},
     {STORAGE_F16, 65504, 0x7BFF},
-    {STORAGE_F16, 65519.99, 0x7BFF},   /* below the middle to 65536 */
-    {STORAGE_F16, 65520, 0x7C00},      /* the tie goes to even: Inf */
+    {STORAGE_F16, 65519.99, 0x7BFF}, /* below the middle to 65536 */
+    {STORAGE_F16, 65520, 0x7C00},    /* the tie goes to even: Inf */
     {STORAGE_F16, 1e300, 0x7C00},
-    {STORAGE_F16, 0x1p-24, 0x0001},    /* smallest subnormal */
-    {STORAGE_F16, 0x1p-25, 0x0000},    /* tie to even: 0 */
-    {STORAGE_F16, 0x1.8p-24, 0x0002},  /* tie to even: 2 units */
-    {STORAGE_F16, 0x1.002p0, 0x3C00},  /* tie: down to the even fraction */
-    {STORAGE_F16, 0x1.006p0, 0x3C02},  /* tie: up to the even fraction */
+    {STORAGE_F16, 0x1p-24, 0x0001},          /* smallest subnormal */
+    {STORAGE_F16, 0x1p-25, 0x0000},          /* tie to even: 0 */
+    {STORAGE_F16, 0x1.8p-24, 0x0002},        /* tie to even: 2 units */
+    {STORAGE_F16, 0x1.002p0, 0x3C00},        /* tie: down to the even fraction */
+    {STORAGE_F16, 0x1.006p0, 0x3C02},        /* tie: up to the even fraction */
     {STORAGE_F16, 0x1.0020000001p0, 0x3C01}, /* just above a tie: f32 in between would lose it */
-    {STORAGE_F16, 0x1.ffep0, 0x4000},  /* the fraction carries into the exponent */
-    {STORAGE_F16, 0x1.ffcp-15, 0x0400}, /* a subnormal rounds up to the smallest normal */
+    {STORAGE_F16, 0x1.ffep0, 0x4000},        /* the fraction carries into the exponent */
+    {STORAGE_F16, 0x1.ffcp-15, 0x0400},      /* a subnormal rounds up to the smallest normal */
     {STORAGE_F16, -0.0, 0x8000},
     {STORAGE_BF16, 1, 0x3F80},
     {STORAGE_BF16, 0x1.01p0, 0x3F80},
@@ -48,11 +48,12 @@ static const struct {
 
 START_TEST(encodings_round_to_nearest_even)
 {
-    for (size_t n = 0; n < sizeof(encodings) / sizeof(encodings[0]); n++)
+    for (size_t n = 0; n < sizeof(encodings) / sizeof(encodings[0]); n++) {
         ck_assert_msg(storage_encode(encodings[n].type, encodings[n].value) == encodings[n].bits,
                       "%s of %a is 0x%x, want 0x%x", storage_name(encodings[n].type),
                       encodings[n].value, storage_encode(encodings[n].type, encodings[n].value),
                       encodings[n].bits);
+    }
 }
 END_TEST
 
@@ -63,11 +64,12 @@ START_TEST(every_16_bit_pattern_survives)
     for (int t = 0; t < 2; t++) {
         for (uint32_t bits = 0; bits <= 0xFFFF; bits++) {
             double x = storage_decode(types[t], bits);
-            if (isnan(x))
+            if (isnan(x)) {
                 ck_assert(isnan(storage_round(types[t], x)));
-            else
+            } else {
                 ck_assert_msg(storage_encode(types[t], x) == bits, "%s 0x%x",
                               storage_name(types[t]), bits);
+            }
         }
     }
 }
@@ -139,10 +141,12 @@ START_TEST(random_numbers_have_their_moments)
     ASSERT_DOUBLE_NEAR(mean, 0, 0.016); /* five standard errors */
     ASSERT_DOUBLE_NEAR(square, 1, 0.023);
     fill_uniform(&rng, x, count, -3, -1);
-    for (int n = 0; n < count; n++)
+    for (int n = 0; n < count; n++) {
         ck_assert(x[n] >= -3 && x[n] < -1);
-    for (int n = 0; n < 1000; n++)
+    }
+    for (int n = 0; n < 1000; n++) {
         ck_assert_int_lt(rng_below(&rng, 5), 5);
+    }
     free(x);
 }
 END_TEST
@@ -153,18 +157,18 @@ START_TEST(comparison_of_one_element)
         double got, want, bound;
         int bad;
     } cases[] = {
-        {1.5, 1, 0.5, 0},    {1.75, 1, 0.5, 1},    {0.25, 1, 0.5, 1}, {1, 1, 0, 0},
+        {1.5, 1, 0.5, 0},     {1.75, 1, 0.5, 1},   {0.25, 1, 0.5, 1}, {1, 1, 0, 0},
         {1 + 1e-15, 1, 0, 1}, {NAN, NAN, 0, 0},    {1, NAN, INF, 1},  {NAN, 1, INF, 1},
-        {INF, INF, 0, 0},    {-INF, INF, INF, 1},  {NAN, INF, 1, 1},  {INF, 1, INF, 1},
-        {1e30, INF, INF, 1}, {2, 1, NAN, 1},       {1, 1, NAN, 0},    {0, -0.0, 0, 0},
+        {INF, INF, 0, 0},     {-INF, INF, INF, 1}, {NAN, INF, 1, 1},  {INF, 1, INF, 1},
+        {1e30, INF, INF, 1},  {2, 1, NAN, 1},      {1, 1, NAN, 0},    {0, -0.0, 0, 0},
         {2, 1, -1, 1},
     };
     const int64_t dims[1] = {1};
     struct compare_report report;
 
     for (size_t n = 0; n < sizeof(cases) / sizeof(cases[0]); n++) {
-        int bad = compare_elements("x", 1, dims, &cases[n].got, &cases[n].want, &cases[n].bound,
-                                   &report);
+        int bad =
+            compare_elements("x", 1, dims, &cases[n].got, &cases[n].want, &cases[n].bound, &report);
         ck_assert_msg(bad == cases[n].bad, "got %g, want %g, bound %g: %d", cases[n].got,
                       cases[n].want, cases[n].bound, bad);
         ck_assert_int_eq(report.text[0] != '\0', bad);
@@ -181,8 +185,8 @@ START_TEST(report_names_first_and_worst)
     fill_constant(want, 24, 5);
     fill_constant(got, 24, 5);
     fill_constant(bound, 24, 0.25);
-    got[7] = 5.5;   /* [0,1,3] */
-    got[22] = 4;    /* [1,2,2] */
+    got[7] = 5.5; /* [0,1,3] */
+    got[22] = 4;  /* [1,2,2] */
     ck_assert_int_eq(compare_elements("scores", 3, dims, got, want, bound, &report), 1);
     ASSERT_I64_EQ(report.failures, 2);
     ASSERT_I64_EQ(report.first, 7);
@@ -207,21 +211,24 @@ START_TEST(statistics_notice_what_elements_do_not)
     rng_seed(&rng, 12);
     fill_normal(&rng, want, 2000, 0, 1);
     fill_constant(bound, 2000, 0x1p-10);
-    for (int n = 0; n < 2000; n++)
+    for (int n = 0; n < 2000; n++) {
         got[n] = want[n] + rng_uniform(&rng, -1, 1) * bound[n];
+    }
     ck_assert_msg(compare_arrays("even", 1, dims, got, want, bound, &report) == 0, "%s",
                   report.text);
     ASSERT_DOUBLE_NEAR(report.l2_ratio, 1 / sqrt(3), 0.05);
 
-    for (int n = 0; n < 2000; n++)
+    for (int n = 0; n < 2000; n++) {
         got[n] = want[n] + 0.3 * bound[n];
+    }
     ck_assert_int_eq(compare_elements("biased", 1, dims, got, want, bound, &report), 0);
     ck_assert_int_eq(compare_arrays("biased", 1, dims, got, want, bound, &report), 1);
     ck_assert_ptr_nonnull(strstr(report.text, "lean to one side"));
     ck_assert_int_eq(compare_arrays("biased", 1, few, got, want, bound, &report), 0);
 
-    for (int n = 0; n < 2000; n++)
+    for (int n = 0; n < 2000; n++) {
         got[n] = want[n] + (n % 2 ? 0.9 : -0.9) * bound[n];
+    }
     ck_assert_int_eq(compare_elements("crowded", 1, dims, got, want, bound, &report), 0);
     ck_assert_int_eq(compare_arrays("crowded", 1, dims, got, want, bound, &report), 1);
     ck_assert_ptr_nonnull(strstr(report.text, "crowd at the bound"));
@@ -249,8 +256,9 @@ static void expect_canary(int64_t where, int bad)
     ck_assert_int_eq(canary_check(&c, &found), 0);
     c.block[64 + where] ^= 1;
     ck_assert_int_eq(canary_check(&c, &found), bad);
-    if (bad)
+    if (bad) {
         ASSERT_I64_EQ(found, where);
+    }
     canary_free(&c);
 }
 
@@ -350,16 +358,18 @@ START_TEST(layouts_round_trip_and_keep_their_gaps)
 {
     double dense[2 * 3 * 5 * 4], back[2 * 3 * 5 * 4];
 
-    for (int n = 0; n < 120; n++)
+    for (int n = 0; n < 120; n++) {
         dense[n] = n + 1;
+    }
     for (int kind = 0; kind < LAYOUT_COUNT; kind++) {
         struct layout l = layout_make((enum layout_kind)kind, 2, 3, 5, 4, 9);
         int64_t elements = l.span + 6;
         void *storage = layout_new(&l, STORAGE_F16, elements, POISON_FF, dense);
         ck_assert_ptr_nonnull(storage);
         layout_gather(&l, STORAGE_F16, storage, back);
-        for (int n = 0; n < 120; n++)
+        for (int n = 0; n < 120; n++) {
             ASSERT_DOUBLE_SAME(back[n], dense[n]);
+        }
         ASSERT_DOUBLE_SAME(storage_load(STORAGE_F16, storage, layout_index(&l, 1, 2, 3, 1)),
                            ((1 * 3 + 2) * 5 + 3) * 4 + 1 + 1);
         ASSERT_I64_EQ(layout_first_changed_gap(&l, STORAGE_F16, storage, elements, POISON_FF), -1);
@@ -406,8 +416,9 @@ START_TEST(qkv_shares_a_buffer_without_overlap)
     ASSERT_DOUBLE_SAME(storage_load(STORAGE_BF16, storage, 0), (double)NAN);
     for (int64_t n = 1; n < v.span; n++) {
         int64_t column = (n - 1) % 32;
-        ASSERT_DOUBLE_SAME(storage_load(STORAGE_BF16, storage, n),
-                           column < 12 ? 1 : column < 18 ? 2 : 3);
+        ASSERT_DOUBLE_SAME(storage_load(STORAGE_BF16, storage, n), column < 12   ? 1
+                                                                   : column < 18 ? 2
+                                                                                 : 3);
     }
     layout_gather(&v, STORAGE_BF16, storage, back);
     ASSERT_I64_EQ(compare_bytes(back, v_dense, sizeof(back)), -1);

@@ -30,8 +30,8 @@ static void *state_of(int number)
 
 static void keep(const struct mha_operation *operation, int key, int number)
 {
-    ck_assert_int_eq(
-        mha_recent_keep(&context, operation, &key, sizeof key, state_of(number)), GPU_MHA_OK);
+    ck_assert_int_eq(mha_recent_keep(&context, operation, &key, sizeof key, state_of(number)),
+                     GPU_MHA_OK);
 }
 
 /* The number of the state that is found, 0 if none is. */
@@ -78,8 +78,9 @@ END_TEST
 
 START_TEST(the_one_used_longest_ago_makes_room)
 {
-    for (int n = 1; n <= MHA_RECENT_MAX; n++)
+    for (int n = 1; n <= MHA_RECENT_MAX; n++) {
         keep(n % 2 ? &apple : &pear, n, 100 + n);
+    }
     ck_assert_int_eq(destroyed_count, 0);
     ck_assert_int_eq(find(&apple, 1), 101);
     ck_assert_int_eq(find(&apple, 3), 103);
@@ -100,12 +101,14 @@ END_TEST
 START_TEST(all_are_destroyed_with_the_list)
 {
     int sum = 0;
-    for (int n = 1; n <= MHA_RECENT_MAX + 5; n++)
+    for (int n = 1; n <= MHA_RECENT_MAX + 5; n++) {
         keep(&apple, n, n);
+    }
     close_context();
     ck_assert_int_eq(destroyed_count, MHA_RECENT_MAX + 5);
-    for (int n = 0; n < destroyed_count; n++)
+    for (int n = 0; n < destroyed_count; n++) {
         sum += destroyed[n];
+    }
     ck_assert_int_eq(sum, (MHA_RECENT_MAX + 5) * (MHA_RECENT_MAX + 6) / 2);
     mha_recent_destroy(NULL);
 }

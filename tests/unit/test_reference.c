@@ -30,8 +30,9 @@ static struct probe uniform_probe(int64_t B, int64_t H, int64_t HKV, int64_t NQ,
     u.k = alloc_doubles(B * HKV * NK * DK);
     u.v = alloc_doubles(B * HKV * NK * DV);
     fill_constant(u.k, B * HKV * NK * DK, 0.5);
-    for (int64_t n = 0; n < B * HKV * NK * DV; n++)
+    for (int64_t n = 0; n < B * HKV * NK * DV; n++) {
         u.v[n] = (double)(n / DV % NK + 1);
+    }
     u.p.q = u.q;
     u.p.k = u.k;
     u.p.v = u.v;
@@ -62,10 +63,11 @@ static void expect_rows(const struct probe *u, const double *want)
     for (int64_t i = 0; i < u->p.NQ; i++) {
         ck_assert_msg(fabs(r.o[i * u->p.DV] - want[i]) < TINY, "row %d is %.17g, want %.17g",
                       (int)i, r.o[i * u->p.DV], want[i]);
-        if (r.visible[i] == 0)
+        if (r.visible[i] == 0) {
             ASSERT_DOUBLE_SAME(r.lse[i], -(double)INFINITY);
-        else
+        } else {
             ASSERT_DOUBLE_NEAR(r.lse[i], log((double)r.visible[i]), TINY);
+        }
     }
     ref_result_free(&r);
 }
@@ -124,8 +126,9 @@ START_TEST(masks_intersect)
     uint8_t mask[49];
     struct probe u = uniform_probe(1, 1, 1, 7, 7, 3, 2);
 
-    for (int n = 0; n < 49; n++)
+    for (int n = 0; n < 49; n++) {
         mask[n] = keys[n % 7];
+    }
     u.p.causal = 1;
     u.p.mask = mask;
     expect_rows(&u, (double[]){0, 2, 2.5, 2.5, 2.5, 11.0 / 3, 11.0 / 3});
@@ -152,8 +155,9 @@ START_TEST(key_lengths_hide_garbage_and_may_be_zero)
     r = solve(&u.p);
     ASSERT_DOUBLE_NEAR(r.o[0], 1.5, TINY);
     ASSERT_DOUBLE_NEAR(r.o[2], 2, TINY);
-    for (int n = 4; n < 8; n++)
+    for (int n = 4; n < 8; n++) {
         ASSERT_DOUBLE_SAME(r.o[n], 0);
+    }
     ASSERT_DOUBLE_SAME(r.lse[2], -(double)INFINITY);
     ASSERT_I64_EQ(r.visible[1], 3);
     ASSERT_I64_EQ(r.visible[3], 0);
@@ -211,8 +215,19 @@ START_TEST(hidden_keys_weigh_exactly_nothing)
 {
     const uint8_t mask[4] = {1, 0, 0, 0};
     const double q = 1, k[4] = {1, 2, 3, 4}, v[4] = {1, 1e4, 1e4, 1e4};
-    struct ref_problem p = {.B = 1, .H = 1, .HKV = 1, .NQ = 1, .NK = 4, .DK = 1, .DV = 1, .q = &q,
-                            .k = k, .v = v, .scale = 1, .mask = mask, .want_matrices = 1};
+    struct ref_problem p = {.B = 1,
+                            .H = 1,
+                            .HKV = 1,
+                            .NQ = 1,
+                            .NK = 4,
+                            .DK = 1,
+                            .DV = 1,
+                            .q = &q,
+                            .k = k,
+                            .v = v,
+                            .scale = 1,
+                            .mask = mask,
+                            .want_matrices = 1};
     struct ref_result r = solve(&p);
 
     for (int j = 0; j < 4; j++) {
@@ -236,8 +251,9 @@ START_TEST(heads_share_keys_in_groups)
     fill_constant(u.v, 5 * 2, 1);
     fill_constant(u.v + 5 * 2, 5 * 2, 2);
     r = solve(&u.p);
-    for (int n = 0; n < 4 * 3 * 2; n++)
+    for (int n = 0; n < 4 * 3 * 2; n++) {
         ASSERT_DOUBLE_NEAR(r.o[n], want[n / 6], TINY);
+    }
     ref_result_free(&r);
     probe_free(&u);
 }
@@ -308,9 +324,22 @@ START_TEST(stages_of_the_score)
     const double bias[3] = {0.25, -(double)INFINITY, -1}, slope = 0.5;
     const double raw[3] = {1, 3, -2}; /* 0.5 * (2, 6, -4) */
     const int64_t offset = 1;
-    struct ref_problem p = {.B = 1, .H = 1, .HKV = 1, .NQ = 1, .NK = 3, .DK = 2, .DV = 1, .q = q,
-                            .k = k, .v = v, .scale = 0.5, .softcap = 2, .bias = bias,
-                            .slopes = &slope, .offset = &offset, .want_matrices = 1};
+    struct ref_problem p = {.B = 1,
+                            .H = 1,
+                            .HKV = 1,
+                            .NQ = 1,
+                            .NK = 3,
+                            .DK = 2,
+                            .DV = 1,
+                            .q = q,
+                            .k = k,
+                            .v = v,
+                            .scale = 0.5,
+                            .softcap = 2,
+                            .bias = bias,
+                            .slopes = &slope,
+                            .offset = &offset,
+                            .want_matrices = 1};
     struct ref_result r = solve(&p);
     double s0 = 2 * tanh(0.5) + 0.25 - 0.5; /* one position from the diagonal */
     double s2 = 2 * tanh(-1) - 1 - 0.5;
@@ -466,8 +495,9 @@ START_TEST(philox_known_answers)
     for (int n = 0; n < 3; n++) {
         uint32_t out[4];
         ref_philox4x32_10(philox_answers[n].counter, philox_answers[n].key, out);
-        for (int word = 0; word < 4; word++)
+        for (int word = 0; word < 4; word++) {
             ASSERT_HEX_EQ(out[word], philox_answers[n].out[word]);
+        }
     }
 }
 END_TEST
@@ -509,14 +539,27 @@ START_TEST(bounds_are_the_published_formula)
 {
     const double q = 2, k = -3, v = 5, bias = -0.5, slope = 0.25;
     const int64_t offset = 2;
-    struct ref_problem p = {.B = 1, .H = 1, .HKV = 1, .NQ = 1, .NK = 1, .DK = 1, .DV = 1, .q = &q,
-                            .k = &k, .v = &v, .scale = 1, .bias = &bias, .slopes = &slope,
-                            .offset = &offset, .u_out = 0x1p-11, .out_subnormal = 0x1p-24};
+    struct ref_problem p = {.B = 1,
+                            .H = 1,
+                            .HKV = 1,
+                            .NQ = 1,
+                            .NK = 1,
+                            .DK = 1,
+                            .DV = 1,
+                            .q = &q,
+                            .k = &k,
+                            .v = &v,
+                            .scale = 1,
+                            .bias = &bias,
+                            .slopes = &slope,
+                            .offset = &offset,
+                            .u_out = 0x1p-11,
+                            .out_subnormal = 0x1p-24};
     struct ref_result r = solve(&p);
 
     /* a = 6 + 0.5 + 0.5 = 7, w = 1, lse = -7 */
-    ASSERT_DOUBLE_NEAR(r.bound_o[0],
-                       5 * 0x1p-11 + 0x1p-25 + 0x1p-24 * ((8 + 28) * 5 + 28 * 5), 1e-18);
+    ASSERT_DOUBLE_NEAR(r.bound_o[0], 5 * 0x1p-11 + 0x1p-25 + 0x1p-24 * ((8 + 28) * 5 + 28 * 5),
+                       1e-18);
     ASSERT_DOUBLE_NEAR(r.bound_lse[0], 0x1p-24 * (8 + 7 + 28), 1e-18);
     ref_result_free(&r);
 }
@@ -531,8 +574,9 @@ static void attention_f32(const struct ref_problem *p, int coarse, double *o)
         ck_assert_ptr_nonnull(w);
         for (int64_t j = 0; j < p->NK; j++) {
             float dot = 0;
-            for (int64_t d = 0; d < p->DK; d++)
+            for (int64_t d = 0; d < p->DK; d++) {
                 dot += (float)p->q[n * p->DK + d] * (float)p->k[(kv * p->NK + j) * p->DK + d];
+            }
             w[j] = dot * (float)p->scale;
             largest = fmaxf(largest, w[j]);
         }
@@ -544,8 +588,9 @@ static void attention_f32(const struct ref_problem *p, int coarse, double *o)
             float out = 0;
             for (int64_t j = 0; j < p->NK; j++) {
                 float weight = w[j] / sum;
-                if (coarse)
+                if (coarse) {
                     weight = (float)storage_round(STORAGE_F16, weight);
+                }
                 out += weight * (float)p->v[(kv * p->NK + j) * p->DV + d];
             }
             o[n * p->DV + d] = out;
@@ -610,21 +655,30 @@ START_TEST(rotary_pairs_and_leaves_the_rest)
     const double x[6] = {1, 2, 3, 4, 5, 6};
     const double halves[6] = {-3, 2, 1, 4, 5, 6}, neighbours[6] = {-2, 1, 3, 4, 5, 6};
     const int64_t positions[1] = {1}, beyond[1] = {2};
-    struct ref_rotary r = {.B = 1, .H = 1, .N = 1, .D = 6, .R = 4, .max_pos = 2,
-                           .positions = positions, .cos = cosine, .sin = sine};
+    struct ref_rotary r = {.B = 1,
+                           .H = 1,
+                           .N = 1,
+                           .D = 6,
+                           .R = 4,
+                           .max_pos = 2,
+                           .positions = positions,
+                           .cos = cosine,
+                           .sin = sine};
     double y[6], bound[6];
 
     ASSERT_I64_EQ(ref_rotary(&r, x, NULL, y, bound), 0);
-    for (int d = 0; d < 6; d++)
+    for (int d = 0; d < 6; d++) {
         ASSERT_DOUBLE_SAME(y[d], halves[d]);
+    }
     ck_assert(bound[0] > 0 && bound[4] == 0);
     r.interleaved = 1;
     r.positions = NULL;
     r.cos = cosine + 2;
     r.sin = sine + 2;
     ASSERT_I64_EQ(ref_rotary(&r, x, NULL, y, NULL), 0);
-    for (int d = 0; d < 6; d++)
+    for (int d = 0; d < 6; d++) {
         ASSERT_DOUBLE_SAME(y[d], neighbours[d]);
+    }
     r.R = 3;
     ASSERT_I64_EQ(ref_rotary(&r, x, NULL, y, NULL), -1);
     r.R = 8;
@@ -644,8 +698,9 @@ START_TEST(rotary_reads_the_right_angles)
 
     fill_constant(x, 24, 1);
     ASSERT_I64_EQ(ref_rotary(&r, x, NULL, y, NULL), 0);
-    for (int n = 0; n < 24; n++)
+    for (int n = 0; n < 24; n++) {
         ASSERT_DOUBLE_SAME(y[n], n / 12 * 2 + n / 2 % 2 + 1);
+    }
 }
 END_TEST
 
@@ -659,11 +714,13 @@ START_TEST(cache_update_wraps_only_when_circular)
     ASSERT_I64_EQ(ref_cache_update(2, 2, 4, 2, 1, 0, at, update, cache), -1);
     ASSERT_I64_EQ(ref_cache_update(2, 2, 4, 2, 1, 1, outside, update, cache), -1);
     ASSERT_I64_EQ(ref_cache_update(2, 2, 4, 5, 1, 1, at, update, cache), -1);
-    for (int n = 0; n < 16; n++)
+    for (int n = 0; n < 16; n++) {
         ASSERT_DOUBLE_SAME(cache[n], 0);
+    }
     ASSERT_I64_EQ(ref_cache_update(2, 2, 4, 2, 1, 1, at, update, cache), 0);
-    for (int n = 0; n < 16; n++)
+    for (int n = 0; n < 16; n++) {
         ASSERT_DOUBLE_SAME(cache[n], wrapped[n]);
+    }
     ASSERT_I64_EQ(ref_cache_update(2, 2, 4, 2, 1, 0, fits, update, cache), 0);
     ASSERT_DOUBLE_SAME(cache[2], 1);
     ASSERT_DOUBLE_SAME(cache[9], 6);
@@ -675,13 +732,14 @@ START_TEST(linear_map_and_its_bound)
     const double x[4] = {1, -2, 3, 4}, w[6] = {1, 10, 100, 1000, -1, 1}, bias[3] = {7, 8, 9};
     const double error[4] = {0.5, 0, 0, 0.25};
     const double want[6] = {-12, -1892, 6, 50, 4308, 10};
-    struct ref_linear l = {.M = 2, .N = 3, .K = 2, .x = x, .x_error = error, .weight = w,
-                           .bias = bias};
+    struct ref_linear l = {
+        .M = 2, .N = 3, .K = 2, .x = x, .x_error = error, .weight = w, .bias = bias};
     double y[6], bound[6];
 
     ref_linear(&l, y, bound);
-    for (int n = 0; n < 6; n++)
+    for (int n = 0; n < 6; n++) {
         ASSERT_DOUBLE_SAME(y[n], want[n]);
+    }
     /* Output (0,0): |x w| + |bias| = 28, stored 12, carried 0.5 * 1. */
     ASSERT_DOUBLE_NEAR(bound[0], 0.5 + 0x1p-24 * (12 + 28 * (4 + sqrt(2))), 1e-15);
     ck_assert(bound[4] > 250); /* 0.25 * 1000 */
@@ -695,14 +753,17 @@ START_TEST(alibi_slopes_of_any_head_count)
     double slopes[12];
 
     ref_alibi_slopes(6, slopes);
-    for (int h = 0; h < 6; h++)
+    for (int h = 0; h < 6; h++) {
         ASSERT_DOUBLE_SAME(slopes[h], six[h]);
+    }
     ref_alibi_slopes(12, slopes);
-    for (int h = 0; h < 12; h++)
+    for (int h = 0; h < 12; h++) {
         ASSERT_DOUBLE_NEAR(slopes[h], h < 8 ? ldexp(1, -h - 1) : twelve[h - 8], 5e-9);
+    }
     ref_alibi_slopes(8, slopes);
-    for (int h = 0; h < 8; h++)
+    for (int h = 0; h < 8; h++) {
         ASSERT_DOUBLE_SAME(slopes[h], ldexp(1, -h - 1));
+    }
     ref_alibi_slopes(1, slopes);
     ASSERT_DOUBLE_SAME(slopes[0], 0.00390625);
 }
@@ -717,8 +778,9 @@ START_TEST(head_average_and_head_order)
     double got[4], heads[12], back[12];
 
     ref_head_average(2, 2, 1, 2, weights, got);
-    for (int n = 0; n < 4; n++)
+    for (int n = 0; n < 4; n++) {
         ASSERT_DOUBLE_SAME(got[n], mean[n]);
+    }
     ref_split_heads(1, 2, 3, 2, flat, heads);
     ref_merge_heads(1, 3, 2, 2, heads, back);
     for (int n = 0; n < 12; n++) {
@@ -738,8 +800,19 @@ START_TEST(layer_by_hand)
     const double want[3] = {12 + 52 + 0.5, 36 + 104, -26}; /* of the means 12 and 26 */
     struct ref_layer l = {
         .attention = {.B = 1, .H = 2, .HKV = 2, .NQ = 1, .NK = 2, .DK = 2, .DV = 1, .scale = 1},
-        .EQ = 1, .EK = 2, .EV = 3, .EOUT = 3, .xq = xq, .xk = xk, .xv = xv, .wq = wq, .wk = wk,
-        .wv = wv, .bv = bv, .wo = wo, .bo = bo};
+        .EQ = 1,
+        .EK = 2,
+        .EV = 3,
+        .EOUT = 3,
+        .xq = xq,
+        .xk = xk,
+        .xv = xv,
+        .wq = wq,
+        .wk = wk,
+        .wv = wv,
+        .bv = bv,
+        .wo = wo,
+        .bo = bo};
     struct ref_layer_result r;
 
     ASSERT_I64_EQ(ref_layer(&l, &r), 0);
@@ -767,8 +840,17 @@ START_TEST(layer_bounds_carry_the_projections)
     const double one = 1, xk[2] = {1, 0}, xv[2] = {1, 1};
     struct ref_layer l = {
         .attention = {.B = 1, .H = 1, .HKV = 1, .NQ = 1, .NK = 2, .DK = 1, .DV = 1, .scale = 1},
-        .EQ = 1, .EK = 1, .EV = 1, .xq = &one, .xk = xk, .xv = xv, .wq = &one, .wk = &one,
-        .wv = &one, .u_mid = 0x1p-11, .mid_subnormal = 0x1p-24};
+        .EQ = 1,
+        .EK = 1,
+        .EV = 1,
+        .xq = &one,
+        .xk = xk,
+        .xv = xv,
+        .wq = &one,
+        .wk = &one,
+        .wv = &one,
+        .u_mid = 0x1p-11,
+        .mid_subnormal = 0x1p-24};
     double w = exp(1) / (exp(1) + 1);
     struct ref_layer_result r;
 

@@ -34,8 +34,9 @@ START_TEST(digests_are_those_of_the_standard)
     size_t length = strlen(v->text);
     char *message = malloc(length * v->count + 1);
     ck_assert_ptr_nonnull(message);
-    for (size_t i = 0; i < v->count; i++)
+    for (size_t i = 0; i < v->count; i++) {
         memcpy(message + i * length, v->text, length);
+    }
 
     unsigned char digest[MHA_SHA256_BYTES];
     char text[MHA_SHA256_HEX];

@@ -1,22 +1,25 @@
 /* The table of stages, and the one way to build and to launch a row of it. */
 #include "attention/stages/stages.h"
 
-static int64_t key_tiles(const struct mha_attention *a) {
+static int64_t key_tiles(const struct mha_attention *a)
+{
     const gpu_mha_desc *d = &a->problem.desc;
     return mha_size_mul(mha_size_mul(d->B, d->HKV), a->variant.tiles);
 }
 
-static int64_t rows(const struct mha_attention *a) {
+static int64_t rows(const struct mha_attention *a)
+{
     return mha_problem_lse_count(&a->problem);
 }
 
-static int64_t row_tiles(const struct mha_attention *a) {
+static int64_t row_tiles(const struct mha_attention *a)
+{
     const gpu_mha_desc *d = &a->problem.desc;
-    return mha_size_mul(mha_size_mul(d->B, d->H),
-                        mha_size_ceil_div(d->NQ, a->variant.tile.MQ));
+    return mha_size_mul(mha_size_mul(d->B, d->H), mha_size_ceil_div(d->NQ, a->variant.tile.MQ));
 }
 
-static int64_t row_tiles_by_split(const struct mha_attention *a) {
+static int64_t row_tiles_by_split(const struct mha_attention *a)
+{
     return mha_size_mul(row_tiles(a), a->variant.splits);
 }
 
@@ -26,60 +29,88 @@ static int64_t groups_by_split(const struct mha_attention *a)
     return mha_size_mul(mha_size_mul(d->B, d->HKV), a->variant.splits);
 }
 
-static int64_t score_blocks(const struct mha_attention *a) {
-    return mha_size_mul(row_tiles(a),
-                        mha_size_ceil_div(a->variant.tiles, a->variant.tile.TB));
+static int64_t score_blocks(const struct mha_attention *a)
+{
+    return mha_size_mul(row_tiles(a), mha_size_ceil_div(a->variant.tiles, a->variant.tile.TB));
 }
 
-static int64_t averaged_weights(const struct mha_attention *a) {
+static int64_t averaged_weights(const struct mha_attention *a)
+{
     return mha_problem_weights_count(&a->problem);
 }
 
-const struct mha_stage mha_stage_pack_key = {
-    "pack.cl", "pack_key", key_tiles, 0,
-    {MHA_STAGE_PARAMS, MHA_STAGE_KEY, MHA_STAGE_PAST_KEY, MHA_STAGE_KEY_LENGTHS,
-     MHA_STAGE_WORKSPACE}};
+const struct mha_stage mha_stage_pack_key = {"pack.cl",
+                                             "pack_key",
+                                             key_tiles,
+                                             0,
+                                             {MHA_STAGE_PARAMS, MHA_STAGE_KEY, MHA_STAGE_PAST_KEY,
+                                              MHA_STAGE_KEY_LENGTHS, MHA_STAGE_WORKSPACE}};
 
-const struct mha_stage mha_stage_pack_value = {
-    "pack.cl", "pack_value", key_tiles, 0,
-    {MHA_STAGE_PARAMS, MHA_STAGE_VALUE, MHA_STAGE_PAST_VALUE, MHA_STAGE_KEY_LENGTHS,
-     MHA_STAGE_WORKSPACE}};
+const struct mha_stage mha_stage_pack_value = {"pack.cl",
+                                               "pack_value",
+                                               key_tiles,
+                                               0,
+                                               {MHA_STAGE_PARAMS, MHA_STAGE_VALUE,
+                                                MHA_STAGE_PAST_VALUE, MHA_STAGE_KEY_LENGTHS,
+                                                MHA_STAGE_WORKSPACE}};
 
 const struct mha_stage mha_stage_fused = {
-    "fused.cl", "fused", row_tiles_by_split, 0,
+    "fused.cl",
+    "fused",
+    row_tiles_by_split,
+    0,
     {MHA_STAGE_PARAMS, MHA_STAGE_QUERY, MHA_STAGE_MASK, MHA_STAGE_BIAS, MHA_STAGE_KEY_LENGTHS,
      MHA_STAGE_SLOPES, MHA_STAGE_SINKS, MHA_STAGE_OUTPUT, MHA_STAGE_LSE, MHA_STAGE_WORKSPACE}};
 
 const struct mha_stage mha_stage_decode = {
-    "decode.cl", "decode", groups_by_split, 1,
+    "decode.cl",
+    "decode",
+    groups_by_split,
+    1,
     {MHA_STAGE_PARAMS, MHA_STAGE_QUERY, MHA_STAGE_KEY, MHA_STAGE_VALUE, MHA_STAGE_PAST_KEY,
      MHA_STAGE_PAST_VALUE, MHA_STAGE_MASK, MHA_STAGE_BIAS, MHA_STAGE_KEY_LENGTHS, MHA_STAGE_SLOPES,
      MHA_STAGE_SINKS, MHA_STAGE_OUTPUT, MHA_STAGE_LSE, MHA_STAGE_WORKSPACE}};
 
 const struct mha_stage mha_stage_merge_splits = {
-    "merge.cl", "merge_splits", rows, 0,
+    "merge.cl",
+    "merge_splits",
+    rows,
+    0,
     {MHA_STAGE_PARAMS, MHA_STAGE_OUTPUT, MHA_STAGE_LSE, MHA_STAGE_WORKSPACE}};
 
 const struct mha_stage mha_stage_scores = {
-    "scores.cl", "scores", score_blocks, 0,
+    "scores.cl",
+    "scores",
+    score_blocks,
+    0,
     {MHA_STAGE_PARAMS, MHA_STAGE_QUERY, MHA_STAGE_KEY_LENGTHS, MHA_STAGE_WORKSPACE}};
 
 const struct mha_stage mha_stage_softmax = {
-    "softmax.cl", "softmax", rows, 0,
+    "softmax.cl",
+    "softmax",
+    rows,
+    0,
     {MHA_STAGE_PARAMS, MHA_STAGE_MASK, MHA_STAGE_BIAS, MHA_STAGE_KEY_LENGTHS, MHA_STAGE_SLOPES,
      MHA_STAGE_SINKS, MHA_STAGE_LSE, MHA_STAGE_WEIGHTS, MHA_STAGE_SCORES, MHA_STAGE_WORKSPACE}};
 
-const struct mha_stage mha_stage_weighted_sum = {
-    "weighted_sum.cl", "weighted_sum", row_tiles, 0,
-    {MHA_STAGE_PARAMS, MHA_STAGE_MASK, MHA_STAGE_BIAS, MHA_STAGE_KEY_LENGTHS, MHA_STAGE_OUTPUT,
-     MHA_STAGE_WORKSPACE}};
+const struct mha_stage mha_stage_weighted_sum = {"weighted_sum.cl",
+                                                 "weighted_sum",
+                                                 row_tiles,
+                                                 0,
+                                                 {MHA_STAGE_PARAMS, MHA_STAGE_MASK, MHA_STAGE_BIAS,
+                                                  MHA_STAGE_KEY_LENGTHS, MHA_STAGE_OUTPUT,
+                                                  MHA_STAGE_WORKSPACE}};
 
 const struct mha_stage mha_stage_average_heads = {
-    "average_heads.cl", "average_heads", averaged_weights, 0,
+    "average_heads.cl",
+    "average_heads",
+    averaged_weights,
+    0,
     {MHA_STAGE_PARAMS, MHA_STAGE_WEIGHTS, MHA_STAGE_WORKSPACE}};
 
 gpu_mha_status mha_stage_prepare(struct mha_attention *a, gpu_mha_context *context,
-                                 const struct mha_stage *stage) {
+                                 const struct mha_stage *stage)
+{
     const struct mha_variant *v = &a->variant;
     const int64_t items = stage->items(a);
     MHA_RETURN_IF(!mha_size_fits(items), GPU_MHA_UNSUPPORTED,
@@ -103,7 +134,8 @@ gpu_mha_status mha_stage_prepare(struct mha_attention *a, gpu_mha_context *conte
     return status;
 }
 
-static cl_mem buffer_of(const gpu_mha_buffers *b, enum mha_stage_arg arg) {
+static cl_mem buffer_of(const gpu_mha_buffers *b, enum mha_stage_arg arg)
+{
     switch (arg) {
     case MHA_STAGE_QUERY:
         return b->query.mem;
@@ -140,9 +172,9 @@ static cl_mem buffer_of(const gpu_mha_buffers *b, enum mha_stage_arg arg) {
     }
 }
 
-gpu_mha_status mha_stage_launch(struct mha_attention *a, int index,
-                                const struct mha_params *params, const gpu_mha_buffers *buffers,
-                                struct mha_chain *chain) {
+gpu_mha_status mha_stage_launch(struct mha_attention *a, int index, const struct mha_params *params,
+                                const gpu_mha_buffers *buffers, struct mha_chain *chain)
+{
     const struct mha_stage *stage = a->stages[index];
     cl_mem memory[MHA_STAGE_ARGS_MAX];
     struct mha_arg args[MHA_STAGE_ARGS_MAX];
