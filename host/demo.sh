@@ -21,6 +21,11 @@ if ! { cmake -S "$source" --preset release -B "$build" -DGPU_MHA_BUILD_TESTS=OFF
     exit 1
 fi
 
+# The heat map goes beside the build unless --plot says otherwise.
+case " $* " in
+*' --plot '* | *' --plot='* | *' --help '*) ;;
+*) set -- --plot "$build/attention.png" "$@" ;;
+esac
 command=$build/bin/gpu-mha
 echo "demo: $command demo $*"
 exec "$command" demo "$@"

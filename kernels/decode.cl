@@ -19,30 +19,8 @@
 #error "KEY_TYPE and VALUE_TYPE must be defined"
 #endif
 
-#define DKV ((DK + VEC - 1) / VEC) /* vectors per key row */
-
 /* Vectors of output columns that are summed in registers in one walk over a block's keys. */
 #define DECODE_COLUMNS (MQ > 12 ? 1 : MQ > 6 ? 2 : MQ > 3 ? 4 : 8)
-
-/* `count` elements from element `at` on as a vector, 0 behind them. Constant type and count. */
-MHA_INLINE MHA_WIDE mha_floatv mha_load_vector(__global const void *data, const int type,
-                                               mha_i64 at, const int count)
-{
-    if (count < VEC) {
-        mha_floatv part = 0.0f;
-        for (int x = 0; x < count; ++x) {
-            ((float *)&part)[x] = mha_load(data, type, at + x);
-        }
-        return part;
-    }
-    if (type == MHA_TYPE_F32) {
-        return MHA_LOADV((__global const float *)data + at);
-    }
-    if (type == MHA_TYPE_F16) {
-        return mha_vload_half(0, (__global const half *)data + at);
-    }
-    return mha_as_floatv(mha_convert_uintv(mha_vload(0, (__global const ushort *)data + at)) << 16);
-}
 
 /* Elements of a row's vector `c`. */
 #define MHA_ELEMENTS(D, c) ((D) - (c)*VEC < VEC ? (D) - (c)*VEC : VEC)
@@ -232,10 +210,7 @@ __kernel MHA_WIDE void decode(const struct mha_params p, __global const void *qu
                    p.has_sinks && split == 0);
     for (int r = 0; r < MQ; ++r) {
         const mha_i64 from = mha_row(p.query, b, mha_row_head(&rows, r), mha_row_query(&rows, r));
-        for (int d = 0; d < DKV * VEC; ++d) {
-            ((float *)q)[r * DKV * VEC + d] =
-                d < DK ? mha_load(query, p.query_type, from + d) : 0.0f;
-        }
+        mha_load_query(query, p.query_type, from, q + r * DKV);
     }
     mha_outputs_begin(&o);
 

@@ -37,7 +37,8 @@ __kernel MHA_WIDE void fused(const struct mha_params p, __global const void *que
     const mha_i64 b = item / p.splits / row_tiles / p.H;
 
     struct mha_rows rows;
-    float q[DK * MQ];
+    mha_floatv q_vectors[MQ * DKP / VEC];
+    const float *q = (const float *)q_vectors;
     mha_floatv w_vectors[MQ * KB / VEC];
     float *w = (float *)w_vectors;
     mha_floatv bias_vectors[MQ * NV];
@@ -47,7 +48,7 @@ __kernel MHA_WIDE void fused(const struct mha_params p, __global const void *que
     uint shown[TB];
 
     mha_rows_begin(&p, &rows, b, h, row, MQ, key_lengths, slopes, sinks, p.has_sinks && split == 0);
-    mha_load_queries(&p, query, b, h, row, q);
+    mha_load_queries(&p, query, b, h, row, q_vectors);
     mha_outputs_begin(&o);
 
     const struct mha_range range = mha_tile_range(&p, &rows, split);

@@ -27,8 +27,9 @@ __kernel MHA_WIDE void scores(const struct mha_params p, __global const void *qu
     const int every_key = p.scores == MHA_SCORES_RAW || p.scores == MHA_SCORES_CAPPED;
     const mha_i64 length = mha_key_length(&p, key_lengths, b);
 
-    float q[DK * MQ];
-    mha_load_queries(&p, query, b, h, row, q);
+    mha_floatv q_vectors[MQ * DKP / VEC];
+    const float *q = (const float *)q_vectors;
+    mha_load_queries(&p, query, b, h, row, q_vectors);
     const mha_i64 head = (b * p.HKV + h / (p.H / p.HKV)) * p.tiles;
     for (mha_i64 tile = first_tile; tile < last_tile; ++tile) {
         int wanted = every_key;

@@ -20,6 +20,11 @@ static gpu_mha_status check_one(const struct mha_region *r, cl_context cl)
     MHA_TRY_CL(clGetMemObjectInfo(r->buffer.mem, CL_MEM_SIZE, sizeof size, &size, NULL),
                "clGetMemObjectInfo", "asking for the size of %s", r->name);
     const uint64_t room = size / r->element_bytes;
+    MHA_INVALID_IF(r->element_bytes == 1 &&
+                       (r->buffer.offset > room || (uint64_t)r->span > room - r->buffer.offset),
+                   "%s holds %zu bytes: with offset %" PRIu64 " it must hold %" PRId64
+                   " bytes behind the offset",
+                   r->name, size, r->buffer.offset, r->span);
     MHA_INVALID_IF(r->buffer.offset > room || (uint64_t)r->span > room - r->buffer.offset,
                    "%s holds %zu bytes: with offset %" PRIu64 " it must hold %" PRId64
                    " elements of %zu bytes behind the offset",

@@ -23,6 +23,9 @@ static bool read_json(const char *folder, struct mha_demo_data *data, char *erro
     snprintf(path, size, "%s/case.json", folder);
     data->document = json_load_file(path, JSON_REJECT_DUPLICATES, &problem);
     free(path);
+    if (!data->document && problem.line < 0) {
+        return mha_fail(error, error_size, "%s/case.json: %s", folder, problem.text);
+    }
     if (!data->document) {
         return mha_fail(error, error_size, "%s/case.json, line %d: %s", folder, problem.line,
                         problem.text);

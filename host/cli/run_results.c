@@ -249,8 +249,9 @@ static void print_as_text(const struct mha_run_results *results,
     if (results->nan_count) {
         printf(", %lld NaN", (long long)results->nan_count);
     }
-    printf("\n%s: %s, %.3g ms with copies, %zu bytes of workspace\n", results->device,
-           results->method, results->milliseconds, results->workspace_bytes);
+    printf(
+        "\n%s: %s, %.2f ms with copies and kernels that had to be built, %zu bytes of workspace\n",
+        results->device, results->method, results->milliseconds, results->workspace_bytes);
 }
 
 enum mha_exit mha_run_results_print(const struct mha_run_results *results,

@@ -7,7 +7,7 @@
 
 #include "cl/recent.h"
 #include "cl/region.h"
-#include "operators/overlap.h"
+#include "cl/overlap.h"
 
 /* Work-items per group; nothing is shared within a group, so the number hardly matters. */
 #define LOCAL_SIZE 64

@@ -13,12 +13,15 @@
  *     #include <stdio.h>
  *     static float q[8 * 128 * 64], k[8 * 128 * 64], v[8 * 128 * 64], o[8 * 128 * 64];
  *     int main(void) {
+ *         for (int i = 0; i < 8 * 128 * 64; i++) v[i] = 1;
  *         gpu_mha_desc desc = {.B = 1, .H = 8, .HKV = 8, .NQ = 128, .NK = 128,
  *                              .DK = 64, .DV = 64, .causal = 1};
  *         gpu_mha_arrays arrays = {.query = q, .key = k, .value = v, .output = o};
  *         if (gpu_mha(NULL, &desc, &arrays)) return puts(gpu_mha_last_error()), 1;
- *         printf("%g\n", o[0]);
+ *         printf("%g\n", o[0]); // a mean of ones: 1
  *     }
+ *
+ * More programs to copy from are in host/examples of the source tree.
  *
  * Letters. B batch entries, H query heads, HKV key/value heads, NQ queries, NK new keys, NP past
  * keys (a cache, read in front of the new ones), NT = NP + NK all keys, DK head size of query and
@@ -331,7 +334,8 @@ typedef struct gpu_mha_desc {
 /*
  * Sets desc->mask (type GPU_MHA_MASK_BOOL) or desc->bias (a float type) for an array of `rank` axes
  * (0 to 4), packed, aligned to the right with (B, H, NQ, NT): rank 1 is (k), 2 is (q, k), 3 is
- * (heads, q, k). Each axis is the full size or 1. The sizes in `desc` must be set before.
+ * (heads, q, k). Each axis is the full size or 1. The sizes in `desc` must be set before. A padding
+ * mask, one row of keys per batch entry, is (B, 1, 1, NT); or give key_lengths instead.
  */
 GPU_MHA_API gpu_mha_status gpu_mha_mask_broadcast(gpu_mha_desc *desc, gpu_mha_mask_type type,
                                                   int rank, const int64_t *shape);
@@ -350,6 +354,7 @@ GPU_MHA_API gpu_mha_status gpu_mha_alibi_slopes(int64_t H, float *slopes);
 /*
  * Host arrays for gpu_mha(). Each points at element (0, 0, 0, 0) of its tensor. Owned by the
  * caller; inputs are only read, and only the rows that the descriptor names are read or written.
+ * All inputs are read before an output is written, so an output may lie over an input.
  * An array that the descriptor does not ask for must be NULL; one that has no element may be.
  */
 typedef struct gpu_mha_arrays {
@@ -382,6 +387,7 @@ GPU_MHA_API gpu_mha_status gpu_mha(gpu_mha_context *context, const gpu_mha_desc 
 typedef struct gpu_mha_plan gpu_mha_plan;
 
 /*
+ * `context` NULL: the default one, as in gpu_mha().
  * GPU_MHA_INVALID: the descriptor is wrong (see gpu_mha_desc_check). GPU_MHA_UNSUPPORTED: right,
  * but over a limit of this device, which the message names. Compiles kernels that the context has
  * not yet built: milliseconds to seconds.
@@ -409,8 +415,8 @@ typedef struct gpu_mha_buffer {
 /*
  * Device buffers of one run, of the plan's OpenCL context; the same fields as gpu_mha_arrays.
  * `workspace.offset` counts bytes and is a multiple of 128. The caller owns the buffers and keeps
- * them until the event is complete. Outputs must not overlap each other, an input or the
- * workspace. Runs that may overlap in time need a workspace each.
+ * them until the event is complete. Outputs that overlap each other, an input or the workspace are
+ * refused; the output's rows may be interleaved with those of an input. Runs that may overlap in time need a workspace each.
  */
 typedef struct gpu_mha_buffers {
     size_t struct_size;

@@ -47,14 +47,57 @@
 #define MHA_WIDE
 #endif
 
-/* Rows [row, row + MQ) of the query of head (b, h), transposed: q[d * MQ + r]. 0 beyond NQ. */
-MHA_INLINE void mha_load_queries(const struct mha_params *p, __global const void *query, mha_i64 b,
-                                 mha_i64 h, mha_i64 row, float *q)
+/*
+ * `count` elements from element `at` on as a vector, 0 behind them. A constant count at every call: a
+ * row's end is read element by element, since nothing may lie behind it.
+ */
+MHA_INLINE MHA_WIDE mha_floatv mha_load_vector(__global const void *data, mha_i32 type, mha_i64 at,
+                                               int count)
+{
+    if (count < VEC) {
+        mha_floatv part = 0.0f;
+        for (int x = 0; x < count; ++x) {
+            ((float *)&part)[x] = mha_load(data, type, at + x);
+        }
+        return part;
+    }
+    if (type == MHA_TYPE_F32) {
+        return MHA_LOADV((__global const float *)data + at);
+    }
+    if (type == MHA_TYPE_F16) {
+        return mha_vload_half(0, (__global const half *)data + at);
+    }
+    return mha_as_floatv(mha_convert_uintv(mha_vload(0, (__global const ushort *)data + at)) << 16);
+}
+
+#define DKV ((DK + VEC - 1) / VEC) /* vectors per query row */
+/* Floats from a query row to the next: a vector more, so that rows do not meet in the same cache lines. */
+#define DKP (DKV * VEC + VEC)
+
+/* One query row, 0 behind DK. */
+MHA_INLINE MHA_WIDE void mha_load_query(__global const void *query, mha_i32 type, mha_i64 at,
+                                        mha_floatv *q)
+{
+    for (int v = 0; v < DK / VEC; ++v) {
+        q[v] = mha_load_vector(query, type, at + v * VEC, VEC);
+    }
+    if (DK % VEC != 0) {
+        q[DKV - 1] = mha_load_vector(query, type, at + DK / VEC * VEC, DK % VEC);
+    }
+}
+
+/* Rows [row, row + MQ) of the query of head (b, h), DKP floats each. 0 beyond NQ. */
+MHA_INLINE MHA_WIDE void mha_load_queries(const struct mha_params *p, __global const void *query,
+                                          mha_i64 b, mha_i64 h, mha_i64 row, mha_floatv *q)
 {
     for (int r = 0; r < MQ; ++r) {
-        mha_i64 from = mha_row(p->query, b, h, row + r);
-        for (int d = 0; d < DK; ++d) {
-            q[d * MQ + r] = row + r < p->NQ ? mha_load(query, p->query_type, from + d) : 0.0f;
+        if (row + r < p->NQ) {
+            mha_load_query(query, p->query_type, mha_row(p->query, b, h, row + r),
+                           q + r * (DKP / VEC));
+            continue;
+        }
+        for (int v = 0; v < DKV; ++v) {
+            q[r * (DKP / VEC) + v] = 0.0f;
         }
     }
 }
@@ -85,7 +128,7 @@ MHA_INLINE MHA_WIDE void mha_score_group(const float *q, __global const float *k
             }
 #pragma unroll
             for (int r = 0; r < MR; ++r) {
-                const mha_floatv x = (mha_floatv)(q[d * MQ + r]);
+                const mha_floatv x = (mha_floatv)(q[r * DKP + d]);
 #pragma unroll
                 for (int n = 0; n < NV; ++n) {
                     sum[r * NV + n] = MHA_FMA(x, key[n], sum[r * NV + n]);
@@ -104,7 +147,7 @@ MHA_INLINE MHA_WIDE void mha_score_tile(const float *q, __global const float *k,
 {
     for (int row = 0; row < MQ; row += MR) {
         mha_floatv total[MR * NV];
-        mha_score_group(q + row, k, 0, DK < GROUP ? DK : GROUP, total);
+        mha_score_group(q + row * DKP, k, 0, DK < GROUP ? DK : GROUP, total);
 #if DK > GROUP
         mha_floatv group[MR * NV], rest[MR * NV];
 #pragma unroll
@@ -112,7 +155,7 @@ MHA_INLINE MHA_WIDE void mha_score_tile(const float *q, __global const float *k,
             rest[x] = 0.0f;
         }
         for (int start = GROUP; start < DK; start += GROUP) {
-            mha_score_group(q + row, k, start, start + GROUP < DK ? start + GROUP : DK, group);
+            mha_score_group(q + row * DKP, k, start, start + GROUP < DK ? start + GROUP : DK, group);
 #pragma unroll
             for (int x = 0; x < MR * NV; ++x) {
                 if (DK > 4 * GROUP) {

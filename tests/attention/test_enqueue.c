@@ -439,10 +439,11 @@ START_TEST(overlapping_outputs_are_refused)
     static const struct {
         int field, other;
         uint64_t offset;
-    } overlaps[] = {{LSE, SCORES, 0},         {LSE, OUTPUT, 0},         {LSE, WEIGHTS, 1},
-                    {LSE, SINKS, 0},          {LSE, QUERY, 5},          {WEIGHTS, SCORES, 20},
-                    {WEIGHTS, VALUE, 0},      {SCORES, WORKSPACE, 64},  {LSE, WORKSPACE, 64},
-                    {OUTPUT, WORKSPACE, 128}, {WEIGHTS, WORKSPACE, 100}};
+    } overlaps[] = {{LSE, SCORES, 0},         {LSE, OUTPUT, 0},          {LSE, WEIGHTS, 1},
+                    {LSE, SINKS, 0},          {LSE, QUERY, 5},           {WEIGHTS, SCORES, 20},
+                    {WEIGHTS, VALUE, 0},      {SCORES, WORKSPACE, 64},   {LSE, WORKSPACE, 64},
+                    {OUTPUT, WORKSPACE, 128}, {WEIGHTS, WORKSPACE, 100}, {OUTPUT, QUERY, 5},
+                    {OUTPUT, KEY, 0},         {OUTPUT, VALUE, 7},        {OUTPUT, SINKS, 0}};
     struct full f;
     char words[80];
     open_full(&f);
@@ -582,7 +583,7 @@ int main(void)
     tcase_add_loop_test(refused, a_buffer_one_element_too_small_is_refused, 0, FIELDS);
     tcase_add_loop_test(refused, a_missing_buffer_is_refused, 0, FIELDS);
     tcase_add_loop_test(refused, a_buffer_not_asked_for_is_refused, 0, FIELDS);
-    tcase_add_loop_test(refused, overlapping_outputs_are_refused, 0, 11);
+    tcase_add_loop_test(refused, overlapping_outputs_are_refused, 0, 15);
     tcase_add_test(refused, neighbours_in_one_buffer_are_no_overlap);
     tcase_add_test(refused, a_workspace_offset_that_is_not_aligned_is_refused);
     tcase_add_test(refused, wrong_plans_queues_and_events_are_refused);

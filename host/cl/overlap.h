@@ -1,6 +1,6 @@
 /* Whether two tensors share bytes of a device buffer, or are the very same. */
-#ifndef MHA_OPERATORS_OVERLAP_H
-#define MHA_OPERATORS_OVERLAP_H
+#ifndef MHA_CL_OVERLAP_H
+#define MHA_CL_OVERLAP_H
 
 #include "cl/transfer.h"
 

@@ -1,5 +1,5 @@
 /* Overlap of strided tensors, from their strides alone: a check per call, not per row. */
-#include "operators/overlap.h"
+#include "cl/overlap.h"
 
 #define OUTER_AXES 3
 
