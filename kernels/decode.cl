@@ -206,8 +206,7 @@ __kernel MHA_WIDE void decode(const struct mha_params p, __global const void *qu
     uint bits[TB * MQ];
     uint shown[TB];
 
-    mha_rows_begin(&p, &rows, b, head, 0, (int)p.NQ, key_lengths, slopes, sinks,
-                   p.has_sinks && split == 0);
+    mha_rows_begin(&p, &rows, b, head, 0, (int)p.NQ, key_lengths, slopes);
     for (int r = 0; r < MQ; ++r) {
         const mha_i64 from = mha_row(p.query, b, mha_row_head(&rows, r), mha_row_query(&rows, r));
         mha_load_query(query, p.query_type, from, q + r * DKV);
@@ -244,5 +243,5 @@ __kernel MHA_WIDE void decode(const struct mha_params p, __global const void *qu
         mha_decode_values(&p, w, value, past_value, b, g, tile * KT, tiles * KT, bits, all_seen,
                           &o);
     }
-    mha_rows_end(&p, &rows, &o, split, output, lse, workspace);
+    mha_rows_end(&p, &rows, &o, split, sinks, output, lse, workspace);
 }

@@ -47,7 +47,7 @@ __kernel MHA_WIDE void fused(const struct mha_params p, __global const void *que
     uint bits[TB * MQ];
     uint shown[TB];
 
-    mha_rows_begin(&p, &rows, b, h, row, MQ, key_lengths, slopes, sinks, p.has_sinks && split == 0);
+    mha_rows_begin(&p, &rows, b, h, row, MQ, key_lengths, slopes);
     mha_load_queries(&p, query, b, h, row, q_vectors);
     mha_outputs_begin(&o);
 
@@ -79,5 +79,5 @@ __kernel MHA_WIDE void fused(const struct mha_params p, __global const void *que
                         (__global const int *)(workspace + p.value_special) + head + tile, tiles,
                         shown, bits, &o);
     }
-    mha_rows_end(&p, &rows, &o, split, output, lse, workspace);
+    mha_rows_end(&p, &rows, &o, split, sinks, output, lse, workspace);
 }

@@ -55,29 +55,40 @@ MHA_INLINE int mha_joint_skips(struct mha_joint joint, float lse)
     return !joint.none && lse == -INFINITY;
 }
 
-__kernel void merge_splits(const struct mha_params p, __global void *output, __global float *lse,
+__kernel void merge_splits(const struct mha_params p, __global const float *sinks,
+                           __global void *output, __global float *lse,
                            __global const float *workspace)
 {
     const mha_i64 line = (mha_i64)get_global_id(0);
     if (line >= p.B * p.H * p.NQ) {
         return;
     }
+    const mha_i64 i = line % p.NQ, h = line / p.NQ % p.H, b = line / p.NQ / p.H;
     const int splits = (int)p.splits;
     __global const float *part_lse = workspace + p.partial_lse + line * splits;
     __global const float *part = workspace + p.partial_output + line * splits * DV;
     const struct mha_joint joint = mha_joint_of(part_lse, splits);
-    const mha_i64 at = mha_row(p.output, line / p.NQ / p.H, line / p.NQ % p.H, line % p.NQ);
+    /* As the sums of one row: its largest "score" is the base, and no key at all is -inf. */
+    const struct mha_sink sink =
+        mha_join_sink(joint.none ? -INFINITY : joint.base, 0.0f, joint.none ? 0.0f : joint.sum,
+                      p.has_sinks, p.has_sinks ? sinks[p.sinks_offset + h] : 0.0f);
+    const mha_i64 at = mha_row(p.output, b, h, i);
     for (int d = 0; d < DV; ++d) {
         float sum = 0.0f;
         for (int s = 0; s < splits; ++s) {
             if (!mha_joint_skips(joint, part_lse[s])) {
-                sum += mha_joint_weight(joint, part_lse[s]) * part[s * DV + d];
+                const float weight = joint.none ? 1.0f : mha_exp(part_lse[s] - joint.base);
+                sum += weight * part[s * DV + d];
             }
         }
-        mha_store(output, p.output_type, at + d, sum);
+        /* With no key the parts are 0, or NaN where scores of -inf left it; a sink outweighs those.
+         */
+        const float alone = sink.factor == 0.0f ? 0.0f : sum;
+        mha_store(output, p.output_type, at + d,
+                  joint.none ? alone : sum * sink.factor / sink.divisor);
     }
     if (p.has_lse) {
-        lse[p.lse_offset + line] = mha_joint_lse(joint);
+        lse[p.lse_offset + line] = sink.lse;
     }
 }
 

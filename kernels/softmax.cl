@@ -98,12 +98,10 @@ __kernel void softmax(const struct mha_params p, __global const uchar *mask,
     __global float *row = workspace + p.score_rows + number * p.score_pitch;
 
     uint seen = 0;
-    const float sink = p.has_sinks ? sinks[p.sinks_offset + line.h] : -INFINITY;
-    const float m = mha_larger(mha_mask_line(&p, &line, mask, bias, row, scores_out, &seen), sink);
+    const float m = mha_mask_line(&p, &line, mask, bias, row, scores_out, &seen);
     /* Visible scores that are all -inf must give exp(-inf) = 0, not exp(-inf + inf). */
     const float base = m == -INFINITY ? 0.0f : m;
-    float l = sink == -INFINITY ? 0.0f : mha_exp(sink - base);
-
+    float l = 0.0f;
     float rest = 0.0f;
     for (mha_i64 tile = 0; tile < p.tiles; ++tile) {
         mha_floatv sum = 0.0f;
@@ -116,15 +114,18 @@ __kernel void softmax(const struct mha_params p, __global const uchar *mask,
         mha_add(&l, &rest, mha_sum_across(sum));
     }
 
+    const struct mha_sink joint =
+        mha_join_sink(m, 0.0f, l, p.has_sinks, p.has_sinks ? sinks[p.sinks_offset + line.h] : 0.0f);
     for (mha_i64 tile = 0; tile < p.tiles; ++tile) {
         mha_floatv w_vectors[NV];
         float *w = (float *)w_vectors;
         for (int n = 0; n < NV; ++n) {
             const mha_floatv e = MHA_LOADV(row + tile * KT + n * VEC);
-            w_vectors[n] = seen != 0 ? e / l : (mha_floatv)(0.0f);
+            w_vectors[n] = seen != 0 ? e * joint.factor / joint.divisor : (mha_floatv)(0.0f);
         }
         if (seen != 0 && !(l > 0.0f)) {
-            /* e / l is NaN everywhere, but what the row does not see still weighs 0. */
+            /* e * joint.factor / joint.divisor is NaN everywhere, but what the row does not see
+             * still weighs 0. */
             float row_bias[KT];
             const uint bits =
                 mha_visible_bits(&p, line.range, tile * KT, line.masks, mask, bias, row_bias);
@@ -146,6 +147,6 @@ __kernel void softmax(const struct mha_params p, __global const uchar *mask,
         }
     }
     if (p.has_lse) {
-        lse[p.lse_offset + number] = m + log(l);
+        lse[p.lse_offset + number] = joint.lse;
     }
 }

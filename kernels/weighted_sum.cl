@@ -58,6 +58,6 @@ __kernel MHA_WIDE void weighted_sum(const struct mha_params p, __global const uc
     }
     for (int r = 0; r < MQ && row + r < p.NQ; ++r) {
         mha_store_row(output, p.output_type, mha_row(p.output, b, h, row + r), o.total + r * DVV,
-                      1.0f);
+                      1.0f, 1.0f);
     }
 }

@@ -3,6 +3,8 @@
 
 #include <inttypes.h>
 
+#include "cl/overlap.h"
+
 static gpu_mha_status check_one(const struct mha_region *r, cl_context cl)
 {
     MHA_INVALID_IF(!r->wanted && r->buffer.mem != NULL,
@@ -32,26 +34,48 @@ static gpu_mha_status check_one(const struct mha_region *r, cl_context cl)
     return GPU_MHA_OK;
 }
 
-static int overlap(const struct mha_region *a, const struct mha_region *b)
+/* Bytes [first, last) of an allocation; a sub-buffer counts in the buffer it is of. */
+struct range {
+    cl_mem memory;
+    uint64_t first, last;
+};
+
+static gpu_mha_status range_of(const struct mha_region *r, struct range *range)
 {
-    if (!a->wanted || !b->wanted || a->span == 0 || b->span == 0 ||
-        a->buffer.mem != b->buffer.mem) {
-        return 0;
+    *range = (struct range){NULL, 0, 0};
+    if (!r->wanted || r->span == 0) {
+        return GPU_MHA_OK;
     }
-    const uint64_t a_first = a->buffer.offset * a->element_bytes;
-    const uint64_t b_first = b->buffer.offset * b->element_bytes;
-    return a_first < b_first + (uint64_t)b->span * b->element_bytes &&
-           b_first < a_first + (uint64_t)a->span * a->element_bytes;
+    const struct mha_view view = mha_view_flat(r->span, r->element_bytes);
+    struct mha_footprint footprint;
+    MHA_TRY(mha_footprint_find(r->name, r->buffer, &view, &footprint));
+    *range = (struct range){footprint.memory, footprint.first_byte,
+                            footprint.first_byte + (uint64_t)r->span * r->element_bytes};
+    return GPU_MHA_OK;
 }
+
+static int overlap(const struct range *a, const struct range *b)
+{
+    return a->memory != NULL && a->memory == b->memory && a->first < b->last && b->first < a->last;
+}
+
+/* No operation has more. */
+#define REGIONS_MAX 32
 
 gpu_mha_status mha_regions_check(const struct mha_region *regions, int count, cl_context cl)
 {
     for (int i = 0; i < count; ++i) {
         MHA_TRY(check_one(&regions[i], cl));
     }
+    struct range ranges[REGIONS_MAX];
+    MHA_INVALID_IF(count > REGIONS_MAX, "%d buffers: at most %d can be checked", count,
+                   REGIONS_MAX);
+    for (int i = 0; i < count; ++i) {
+        MHA_TRY(range_of(&regions[i], &ranges[i]));
+    }
     for (int i = 0; i < count; ++i) {
         for (int j = 0; regions[i].use == MHA_EXCLUSIVE && j < count; ++j) {
-            MHA_INVALID_IF(i != j && overlap(&regions[i], &regions[j]),
+            MHA_INVALID_IF(i != j && overlap(&ranges[i], &ranges[j]),
                            "%s overlaps %s: its range must be its own", regions[i].name,
                            regions[j].name);
         }

@@ -1,6 +1,7 @@
 /*
  * The command gpu-mha: picks the subcommand and hands it the rest of the line.
  */
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -105,6 +106,9 @@ static enum mha_exit dispatch(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    /* A file that may not grow, and a reader that is gone, are errors to report, not to die of. */
+    signal(SIGXFSZ, SIG_IGN);
+    signal(SIGPIPE, SIG_IGN);
     enum mha_exit code = dispatch(argc, argv);
     /* A full disk or a closed pipe behind stdout would otherwise look like success. */
     if (fflush(stdout) || ferror(stdout)) {

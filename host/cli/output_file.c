@@ -132,6 +132,35 @@ bool mha_output_file_write(struct mha_output_file *file, const void *data, size_
     return file->failure == 0;
 }
 
+/* Files that wait for mha_output_files_release, written and closed. */
+enum { HELD_MAX = 16 };
+static struct mha_output_file held_files[HELD_MAX];
+static int held_count;
+static bool holding;
+
+void mha_output_files_hold(void)
+{
+    holding = true;
+}
+
+bool mha_output_files_release(bool keep, char *error, size_t error_size)
+{
+    for (int i = 0; i < held_count; i++) {
+        struct mha_output_file *file = &held_files[i];
+        if (keep && rename(file->temporary, file->target) == 0) {
+            free(file->temporary); /* gone under this name: discard must not remove it */
+            file->temporary = NULL;
+        } else if (keep) {
+            keep =
+                mha_fail(error, error_size, "cannot write '%s': %s", file->target, strerror(errno));
+        }
+        mha_output_file_discard(file);
+    }
+    held_count = 0;
+    holding = false;
+    return keep;
+}
+
 bool mha_output_file_commit(struct mha_output_file *file, char *error, size_t error_size)
 {
     int failure = file->failure;
@@ -141,6 +170,11 @@ bool mha_output_file_commit(struct mha_output_file *file, char *error, size_t er
         failure = errno != 0 ? errno : EIO;
     }
     file->stream = NULL;
+    if (failure == 0 && holding && held_count < HELD_MAX) {
+        held_files[held_count++] = *file;
+        memset(file, 0, sizeof *file);
+        return true;
+    }
     if (failure == 0 && rename(file->temporary, file->target) != 0) {
         failure = errno;
     }

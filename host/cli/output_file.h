@@ -35,6 +35,14 @@ bool mha_output_file_write(struct mha_output_file *file, const void *data, size_
  */
 bool mha_output_file_commit(struct mha_output_file *file, char *error, size_t error_size);
 
+/*
+ * Several files that appear together: between hold and release, commit leaves a file under its
+ * temporary name. Release renames them all, or with `keep` false, or when one cannot be renamed,
+ * removes those that are left. One group at a time.
+ */
+void mha_output_files_hold(void);
+bool mha_output_files_release(bool keep, char *error, size_t error_size);
+
 /* Closes and removes the temporary file. Safe after open failed, after commit, and twice. */
 void mha_output_file_discard(struct mha_output_file *file);
 

@@ -298,10 +298,11 @@ static enum mha_options_result parse(struct mha_run_options *options, struct raw
                  "as f4, which holds it exactly, as .npy has no bf16."},
 
         HEADING("What is computed"),
-        FILE_OPTION("mask", options->mask,
-                    "Mask of rank 0 to 4 that broadcasts to (B,H,NQ,NP+NK). Booleans: true is "
-                    "attended to. Floats are added to the scores; -inf hides. A padding mask, a row "
-                    "of keys per batch entry, is (B,1,1,NK)."),
+        FILE_OPTION(
+            "mask", options->mask,
+            "Mask of rank 0 to 4 that broadcasts to (B,H,NQ,NP+NK). Booleans: true is "
+            "attended to. Floats are added to the scores; -inf hides. A padding mask, a row "
+            "of keys per batch entry, is (B,1,1,NK)."),
         FILE_OPTION("kv-lens", options->key_lengths,
                     "Valid keys of each batch entry, past ones included, (B) of i4 or i8."),
         {.kind = MHA_OPTION_STRING,

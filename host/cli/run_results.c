@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "output_file.h"
 #include "plot.h"
 #include "run.h"
 
@@ -150,6 +151,7 @@ bool mha_run_results_write(struct mha_run_results *results, const struct mha_run
     set_statistics(results, values, output.count);
     /* What is written for bf16 is the same numbers as f32. */
     bool as_stored = output.type != MHA_NPY_BF16;
+    mha_output_files_hold();
     bool written =
         write_rows(options->lse, 3, desc, results->lse, error, error_size) &&
         write_rows(options->weights, 4, desc, results->weights, error, error_size) &&
@@ -158,7 +160,7 @@ bool mha_run_results_write(struct mha_run_results *results, const struct mha_run
         mha_npy_write(options->output, as_stored ? output.type : MHA_NPY_F32, output.rank,
                       output.shape, as_stored ? output.data : values, error, error_size);
     free(values);
-    return written;
+    return mha_output_files_release(written, error, error_size);
 }
 
 /* ---- report ------------------------------------------------------------------------------- */

@@ -141,6 +141,8 @@ static gpu_mha_status memory_status_or(cl_int code, gpu_mha_status otherwise)
     case CL_MEM_OBJECT_ALLOCATION_FAILURE:
     case CL_OUT_OF_RESOURCES:
         return GPU_MHA_DEVICE_MEMORY;
+    case CL_INVALID_BUFFER_SIZE: /* sizes of 0 are never asked for: it is over the device's limit */
+        return GPU_MHA_UNSUPPORTED;
     default:
         return otherwise;
     }

@@ -191,6 +191,46 @@ MHA_INLINE void mha_add(float *total, float *rest, float x)
     *total = sum;
 }
 
+/*
+ * e^(a + a_rest - b) for a <= b: the difference is kept in two parts (Knuth's two-sum), since its
+ * rounding would be an error of the result as large as a and b are.
+ */
+MHA_INLINE float mha_exp_difference(float a, float a_rest, float b)
+{
+    const float d = a - b;
+    const float back = d - a;
+    const float lost = (a - (d - back)) - (b + back) + a_rest;
+    const float e = mha_exp(d);
+    return lost == lost ? MHA_FMA(e, lost, e) : e; /* NaN where a or b is infinite */
+}
+
+/*
+ * The sink joins sums that the keys have made: with m the largest score of a row (m + m_rest, in
+ * two parts) and l = sum of e^(s - m), a weight is e^(s - m) * factor / divisor. Only here, at the
+ * end, since a sink far above the scores would otherwise cost each of them its last digits.
+ */
+struct mha_sink {
+    float factor, divisor, lse;
+};
+
+MHA_INLINE struct mha_sink mha_join_sink(float m, float m_rest, float l, int has_sink, float sink)
+{
+    struct mha_sink joint = {1.0f, l, 0.0f};
+    if (has_sink && sink > m) {
+        joint.factor = mha_exp_difference(m, m_rest, sink);
+        /* 1, or NaN where the sink is infinite. */
+        joint.divisor = MHA_FMA(l, joint.factor, mha_exp(sink - sink));
+        joint.lse = sink + log(joint.divisor);
+        return joint;
+    }
+    if (has_sink && sink != -INFINITY) {
+        joint.divisor = l + mha_exp_difference(sink, -m_rest, m);
+    }
+    /* m is -inf where every visible score is, or is NaN: then l tells. */
+    joint.lse = m == -INFINITY ? log(joint.divisor) : m + (m_rest + log(joint.divisor));
+    return joint;
+}
+
 /* Across a vector by halves: pairwise, so the sum's error grows with log2(VEC) only. */
 MHA_INLINE float mha_sum_across(mha_floatv v)
 {

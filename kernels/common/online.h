@@ -26,17 +26,12 @@ struct mha_rows {
 
 /*
  * Plain scores are products alone: they are kept times log2 e, which costs nothing, as powers of 2
- * want them. Others are kept as they are, since a bias or sink may be the lowest float.
+ * want them. Others are kept as they are, since a bias may be the lowest float.
+ * 2^(unit * x) = e^score.
  */
-MHA_INLINE int mha_is_plain(const struct mha_params *p)
-{
-    return p->softcap <= 0.0f && p->bias_type == 0 && !p->has_alibi && !p->has_sinks;
-}
-
-/* 2^(unit * x) = e^score. */
 MHA_INLINE float mha_unit(const struct mha_params *p)
 {
-    return mha_is_plain(p) ? 1.0f : MHA_LOG2_E;
+    return p->plain ? 1.0f : MHA_LOG2_E;
 }
 
 MHA_INLINE mha_i64 mha_row_head(const struct mha_rows *rows, int r)
@@ -52,8 +47,7 @@ MHA_INLINE mha_i64 mha_row_query(const struct mha_rows *rows, int r)
 /* Rows beyond NQ see nothing. */
 MHA_INLINE void mha_rows_begin(const struct mha_params *p, struct mha_rows *rows, mha_i64 b,
                                mha_i64 head, mha_i64 query, int per_head,
-                               __global const void *key_lengths, __global const float *slopes,
-                               __global const float *sinks, int with_sink)
+                               __global const void *key_lengths, __global const float *slopes)
 {
     const mha_i64 length = mha_key_length(p, key_lengths, b);
     rows->b = b;
@@ -62,7 +56,6 @@ MHA_INLINE void mha_rows_begin(const struct mha_params *p, struct mha_rows *rows
     rows->per_head = per_head;
     for (int r = 0; r < MQ; ++r) {
         const mha_i64 h = mha_row_head(rows, r), i = mha_row_query(rows, r);
-        const float sink = with_sink ? sinks[p->sinks_offset + h] : -INFINITY;
         rows->range[r] = mha_row_range(p, length, i);
         if (i >= p->NQ) {
             rows->range[r].first = 0;
@@ -71,8 +64,8 @@ MHA_INLINE void mha_rows_begin(const struct mha_params *p, struct mha_rows *rows
         rows->terms[r].slope = p->has_alibi ? slopes[p->slopes_offset + h] : 0.0f;
         rows->terms[r].position = i + mha_offset(p, length);
         rows->masks[r] = mha_mask_rows_of(p, b, h, i);
-        rows->m[r] = sink;
-        rows->l[r] = sink == -INFINITY ? 0.0f : mha_exp2(sink - sink);
+        rows->m[r] = -INFINITY;
+        rows->l[r] = 0.0f;
         rows->l_rest[r] = 0.0f;
         rows->seen[r] = 0;
     }
@@ -122,11 +115,10 @@ MHA_INLINE MHA_WIDE void mha_tile_scores(const struct mha_params *p, const struc
                                          const mha_floatv *s, mha_i64 key, const uint *bits,
                                          const float *bias_rows, float *w, mha_floatv *peak)
 {
-    const int plain = mha_is_plain(p);
     for (int r = 0; r < MQ; ++r) {
         for (int n = 0; n < NV; ++n) {
             mha_floatv x = s[r * NV + n];
-            if (plain) {
+            if (p->plain) {
                 x *= p->scale_log2;
             } else {
                 x = mha_cap_scores(p, x);
@@ -203,43 +195,39 @@ MHA_INLINE MHA_WIDE void mha_block_softmax(const struct mha_params *p, struct mh
     }
 }
 
-/* m as a natural logarithm, plus ln l; ln 2 is in two parts, since m may be large. */
-MHA_INLINE float mha_natural_lse(const struct mha_params *p, float m, float l)
-{
-    if (m == -INFINITY) {
-        return log(l); /* of 0; or of NaN, where a visible score is NaN */
-    }
-    if (!mha_is_plain(p)) {
-        return m + log(l);
-    }
-    return MHA_FMA(m, MHA_LN_2, MHA_FMA(m, MHA_LN_2_REST, log(l)));
-}
-
-/* Output and LSE of the rows; with splits, this split's part of them. */
+/* Output and LSE of the rows; with splits, this split's part of them, which the sink is not in. */
 MHA_INLINE MHA_WIDE void mha_rows_end(const struct mha_params *p, const struct mha_rows *rows,
                                       const struct mha_outputs *o, mha_i64 split,
-                                      __global void *output, __global float *lse,
-                                      __global float *workspace)
+                                      __global const float *sinks, __global void *output,
+                                      __global float *lse, __global float *workspace)
 {
     for (int r = 0; r < MQ; ++r) {
         const mha_i64 h = mha_row_head(rows, r), i = mha_row_query(rows, r);
         if (i >= p->NQ) {
             continue;
         }
+        /* m as a natural logarithm in two parts. */
+        const float m = p->plain ? rows->m[r] * MHA_LN_2 : rows->m[r];
+        float m_rest = 0.0f;
+        if (p->plain && rows->m[r] != -INFINITY) {
+            m_rest = MHA_FMA(rows->m[r], MHA_LN_2, -m) + rows->m[r] * MHA_LN_2_REST;
+        }
+        const int has_sink = p->has_sinks && p->splits == 1;
+        const struct mha_sink joint = mha_join_sink(m, m_rest, rows->l[r], has_sink,
+                                                    has_sink ? sinks[p->sinks_offset + h] : 0.0f);
         const mha_i64 line = (rows->b * p->H + h) * p->NQ + i;
-        const float row_lse = mha_natural_lse(p, rows->m[r], rows->l[r]);
-        const float divisor = rows->seen[r] ? rows->l[r] : 1.0f;
+        const float divisor = rows->seen[r] ? joint.divisor : 1.0f;
         if (p->splits > 1) {
             const mha_i64 part = line * p->splits + split;
             mha_store_row(workspace, MHA_TYPE_F32, p->partial_output + part * DV,
-                          o->total + r * DVV, divisor);
-            workspace[p->partial_lse + part] = row_lse;
+                          o->total + r * DVV, 1.0f, divisor);
+            workspace[p->partial_lse + part] = joint.lse;
             continue;
         }
         mha_store_row(output, p->output_type, mha_row(p->output, rows->b, h, i), o->total + r * DVV,
-                      divisor);
+                      joint.factor, divisor);
         if (p->has_lse) {
-            lse[p->lse_offset + line] = row_lse;
+            lse[p->lse_offset + line] = joint.lse;
         }
     }
 }

@@ -88,7 +88,7 @@ struct mha_params {
     mha_i32 scores;  /* a score stage */
     mha_f32 scale, softcap;
     mha_f32 scale_log2;        /* scale * log2 e */
-    mha_i32 unused;            /* keeps the size a multiple of 8 */
+    mha_i32 plain;             /* 1: scores are scaled products and nothing else */
     mha_u32 dropout_threshold; /* a draw below it drops the weight; 0: no dropout */
     mha_f32 dropout_scale;     /* 1 / (1 - p) */
 };

@@ -48,8 +48,8 @@
 #endif
 
 /*
- * `count` elements from element `at` on as a vector, 0 behind them. A constant count at every call: a
- * row's end is read element by element, since nothing may lie behind it.
+ * `count` elements from element `at` on as a vector, 0 behind them. A constant count at every call:
+ * a row's end is read element by element, since nothing may lie behind it.
  */
 MHA_INLINE MHA_WIDE mha_floatv mha_load_vector(__global const void *data, mha_i32 type, mha_i64 at,
                                                int count)
@@ -71,7 +71,8 @@ MHA_INLINE MHA_WIDE mha_floatv mha_load_vector(__global const void *data, mha_i3
 }
 
 #define DKV ((DK + VEC - 1) / VEC) /* vectors per query row */
-/* Floats from a query row to the next: a vector more, so that rows do not meet in the same cache lines. */
+/* Floats from a query row to the next: a vector more, so that rows do not meet in the same cache
+ * lines. */
 #define DKP (DKV * VEC + VEC)
 
 /* One query row, 0 behind DK. */
@@ -155,7 +156,8 @@ MHA_INLINE MHA_WIDE void mha_score_tile(const float *q, __global const float *k,
             rest[x] = 0.0f;
         }
         for (int start = GROUP; start < DK; start += GROUP) {
-            mha_score_group(q + row * DKP, k, start, start + GROUP < DK ? start + GROUP : DK, group);
+            mha_score_group(q + row * DKP, k, start, start + GROUP < DK ? start + GROUP : DK,
+                            group);
 #pragma unroll
             for (int x = 0; x < MR * NV; ++x) {
                 if (DK > 4 * GROUP) {
@@ -373,12 +375,12 @@ MHA_INLINE void mha_outputs_begin(struct mha_outputs *o)
     }
 }
 
-/* One output row, divided; `at` is its first element. */
+/* One output row, times `factor` and divided; `at` is its first element. */
 MHA_INLINE MHA_WIDE void mha_store_row(__global void *data, mha_i32 type, mha_i64 at,
-                                       const mha_floatv *o, float divisor)
+                                       const mha_floatv *o, float factor, float divisor)
 {
     for (int c = 0; c < DV / VEC; ++c) {
-        const mha_floatv x = o[c] / divisor;
+        const mha_floatv x = o[c] * factor / divisor;
         if (type == MHA_TYPE_F32) {
             MHA_STOREV(x, (__global float *)data + at + c * VEC);
         } else if (type == MHA_TYPE_F16) {
@@ -389,7 +391,7 @@ MHA_INLINE MHA_WIDE void mha_store_row(__global void *data, mha_i32 type, mha_i6
     }
     const float *rest = (const float *)o;
     for (int d = DV / VEC * VEC; d < DV; ++d) {
-        mha_store(data, type, at + d, rest[d] / divisor);
+        mha_store(data, type, at + d, rest[d] * factor / divisor);
     }
 }
 

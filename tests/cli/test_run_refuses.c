@@ -3,6 +3,7 @@
  * either way there is one sentence on stderr and no output file.
  */
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "command_fixture.h"
 
@@ -224,6 +225,10 @@ START_TEST(places_that_cannot_be_written)
     ASSERT_REFUSES(1, "no_such_folder/y.npy",
                    "run --q q.npy --k k.npy --v v.npy -o no_such_folder/y.npy");
     ASSERT_REFUSES(1, "'.'", "run --q q.npy --k k.npy --v v.npy -o .");
+    /* The files of one call appear together or not at all. */
+    remove("l.npy");
+    REFUSED(1, "no_such_folder/p.png", "run " FILES " --lse l.npy --plot no_such_folder/p.png");
+    ck_assert_int_ne(access("l.npy", F_OK), 0);
     remove("pipe.npy"); /* of an earlier run */
     ck_assert_int_eq(mkfifo("pipe.npy", 0600), 0);
     ASSERT_REFUSES(1, "pipe.npy", "run --q q.npy --k k.npy --v v.npy -o pipe.npy");

@@ -76,7 +76,7 @@ const struct mha_stage mha_stage_merge_splits = {
     "merge_splits",
     rows,
     0,
-    {MHA_STAGE_PARAMS, MHA_STAGE_OUTPUT, MHA_STAGE_LSE, MHA_STAGE_WORKSPACE}};
+    {MHA_STAGE_PARAMS, MHA_STAGE_SINKS, MHA_STAGE_OUTPUT, MHA_STAGE_LSE, MHA_STAGE_WORKSPACE}};
 
 const struct mha_stage mha_stage_scores = {
     "scores.cl",

@@ -1,0 +1,101 @@
+/*
+ * Sinks far above and below the scores, against arithmetic: with all scores equal to s and all
+ * values equal to v the output is v times NK e^s / (NK e^s + e^sink), and no score's last digits
+ * may be lost to a large sink.
+ */
+#include <gpu_mha/gpu_mha.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "harness/assertions.h"
+
+enum { DK = 4, DV = 3, NQ_MAX = 13, NK_MAX = 4200 };
+
+static gpu_mha_context *context;
+
+static void open_context(void)
+{
+    ck_assert_msg(gpu_mha_context_create(NULL, &context) == GPU_MHA_OK, "%s", gpu_mha_last_error());
+}
+
+static void close_context(void)
+{
+    gpu_mha_context_release(context);
+}
+
+static void fill(float *array, int64_t count, float value)
+{
+    for (int64_t i = 0; i < count; ++i) {
+        array[i] = value;
+    }
+}
+
+static void check_one(const gpu_mha_desc *desc, const gpu_mha_arrays *arrays, double score, float v,
+                      float sink)
+{
+    const double u = 0x1p-24, m = fmax(score, sink);
+    const double keys = (double)desc->NK * exp(score - m);
+    const double share = keys / (keys + exp(sink - m)), lse = m + log(keys + exp(sink - m));
+    const double want = share * v;
+    const double bound =
+        u * fabs(want) + u * (share * (8 + 4 * score) + share * 4 * score * share) * fabs(v);
+    ck_assert_msg(gpu_mha(context, desc, arrays) == GPU_MHA_OK, "%s", gpu_mha_last_error());
+    for (int64_t i = 0; i < desc->NQ * DV; ++i) {
+        const double got = ((const float *)arrays->output)[i];
+        ck_assert_msg(fabs(got - want) <= bound,
+                      "NQ %d NK %d sink %g: output is %.9g, want %.9g within %.3g", (int)desc->NQ,
+                      (int)desc->NK, (double)sink, got, want, bound);
+    }
+    for (int64_t i = 0; i < desc->NQ; ++i) {
+        const double got = arrays->lse[i];
+        ck_assert_msg(fabs(got - lse) <= u * (8 + fabs(lse) + 4 * share * score),
+                      "NQ %d NK %d sink %g: LSE is %.9g, want %.9g", (int)desc->NQ, (int)desc->NK,
+                      (double)sink, got, lse);
+    }
+}
+
+START_TEST(a_sink_costs_no_digits)
+{
+    static const float sinks[] = {-70.3f, -20.3f, -1.3f, 0.0f,  5.3f,  8.3f,  12.3f,
+                                  16.3f,  18.7f,  20.3f, 24.1f, 40.3f, 60.3f, 70.7f};
+    static const int lengths[] = {1, 37, 64, 797, NK_MAX};
+    static float q[NQ_MAX * DK], k[NK_MAX * DK], v[NK_MAX * DV], o[NQ_MAX * DV], lse[NQ_MAX];
+    const float x = 0.1f, value = 1.0156f;
+    const double score = 0.5 * DK * (double)x * (double)x; /* scale 1 / sqrt(4) */
+    fill(q, NQ_MAX * DK, x);
+    fill(k, NK_MAX * DK, x);
+    fill(v, NK_MAX * DV, value);
+    for (size_t s = 0; s < sizeof sinks / sizeof sinks[0]; ++s) {
+        for (size_t n = 0; n < sizeof lengths / sizeof lengths[0]; ++n) {
+            const gpu_mha_desc desc = {.B = 1,
+                                       .H = 1,
+                                       .HKV = 1,
+                                       .NQ = _i / 2 ? NQ_MAX : 1,
+                                       .NK = lengths[n],
+                                       .DK = DK,
+                                       .DV = DV,
+                                       .sinks = 1,
+                                       .lse = 1,
+                                       .method = _i % 2 ? GPU_MHA_STAGED : GPU_MHA_FUSED};
+            const gpu_mha_arrays arrays = {
+                .query = q, .key = k, .value = v, .sinks = &sinks[s], .output = o, .lse = lse};
+            check_one(&desc, &arrays, score, value, sinks[s]);
+        }
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("sinks");
+    TCase *test = tcase_create("sinks");
+    tcase_set_timeout(test, 120);
+    tcase_add_checked_fixture(test, open_context, close_context);
+    tcase_add_loop_test(test, a_sink_costs_no_digits, 0, 4);
+    suite_add_tcase(suite, test);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    const int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
