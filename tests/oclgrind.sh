@@ -1,6 +1,8 @@
 #!/bin/sh
 # Runs a test program under the simulator Oclgrind:  oclgrind.sh PROGRAM [ARGUMENT...]
 #
+# OCLGRIND_UNINITIALIZED=0 leaves the check for uninitialised reads out.
+#
 # Oclgrind exits with 0 whatever it found, so its log decides: one line in it is a failure.
 set -eu
 
@@ -24,12 +26,15 @@ trap 'exit 1' HUP INT TERM
 # The one platform that the ICD loader sees.
 echo "$library" >"$work/oclgrind.icd"
 
+# The simulator keeps private arrays on its stack, several times over.
+ulimit -s unlimited 2>/dev/null || true
+
 # One process: a forked test would start the log anew and drop what was found before. Oclgrind does
 # not know the instructions that inlining and optimisation put in: freeze, noalias scopes.
 status=0
 env OCL_ICD_VENDORS="$work" OCLGRIND_LOG="$work/log" OCLGRIND_DATA_RACES=1 \
     OCLGRIND_BUILD_OPTIONS="-cl-opt-disable -D always_inline=noinline" \
-    OCLGRIND_UNINITIALIZED=1 OCLGRIND_CHECK_API=1 CK_FORK=no "$@" || status=$?
+    OCLGRIND_UNINITIALIZED="${OCLGRIND_UNINITIALIZED:-1}" OCLGRIND_CHECK_API=1 CK_FORK=no "$@" || status=$?
 
 if [ ! -e "$work/log" ]; then
     echo "Oclgrind wrote no log: the program used no OpenCL"

@@ -23,7 +23,7 @@
 static bool has_data(const char *folder)
 {
     char path[4096];
-    int length = snprintf(path, sizeof path, "%s/case.json", folder);
+    int length = snprintf(path, sizeof path, "%s/layer.json", folder);
 
     return length > 0 && (size_t)length < sizeof path && access(path, R_OK) == 0;
 }

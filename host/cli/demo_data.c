@@ -14,20 +14,20 @@ static bool read_json(const char *folder, struct mha_demo_data *data, char *erro
                       size_t error_size)
 {
     json_error_t problem;
-    size_t size = strlen(folder) + sizeof "/case.json";
+    size_t size = strlen(folder) + sizeof "/layer.json";
     char *path = malloc(size);
 
     if (!path) {
         return mha_fail(error, error_size, "out of memory");
     }
-    snprintf(path, size, "%s/case.json", folder);
+    snprintf(path, size, "%s/layer.json", folder);
     data->document = json_load_file(path, JSON_REJECT_DUPLICATES, &problem);
     free(path);
     if (!data->document && problem.line < 0) {
-        return mha_fail(error, error_size, "%s/case.json: %s", folder, problem.text);
+        return mha_fail(error, error_size, "%s/layer.json: %s", folder, problem.text);
     }
     if (!data->document) {
-        return mha_fail(error, error_size, "%s/case.json, line %d: %s", folder, problem.line,
+        return mha_fail(error, error_size, "%s/layer.json, line %d: %s", folder, problem.line,
                         problem.text);
     }
 
@@ -37,10 +37,10 @@ static bool read_json(const char *folder, struct mha_demo_data *data, char *erro
                        "model", &data->model, "query_token", &data->query_token, "wanted_token",
                        &data->wanted_token, "heads", &heads, "layer", &layer, "layers", &layers,
                        "sentences", &sentences, "tokens", &tokens) != 0) {
-        return mha_fail(error, error_size, "%s/case.json: %s", folder, problem.text);
+        return mha_fail(error, error_size, "%s/layer.json: %s", folder, problem.text);
     }
     if (heads < 1 || heads > MAX_SIZE) {
-        return mha_fail(error, error_size, "%s/case.json: heads is %lld, it must be 1 .. %d",
+        return mha_fail(error, error_size, "%s/layer.json: heads is %lld, it must be 1 .. %d",
                         folder, (long long)heads, MAX_SIZE);
     }
     data->H = heads;
@@ -139,12 +139,12 @@ static bool check_texts(const struct mha_demo_data *data, char *error, size_t er
     if (!is_plain(json_object_get(data->document, "model")) ||
         !is_plain(json_object_get(data->document, "query_token")) ||
         !is_plain(json_object_get(data->document, "wanted_token"))) {
-        return mha_fail(error, error_size, "case.json: a name has a control character");
+        return mha_fail(error, error_size, "layer.json: a name has a control character");
     }
     if (json_array_size(data->tokens) != (size_t)data->B ||
         json_array_size(data->sentences) != (size_t)data->B) {
         return mha_fail(error, error_size,
-                        "case.json must have tokens and a sentence for each of "
+                        "layer.json must have tokens and a sentence for each of "
                         "%lld batch entries",
                         (long long)data->B);
     }
@@ -153,14 +153,14 @@ static bool check_texts(const struct mha_demo_data *data, char *error, size_t er
         if (json_array_size(row) != (size_t)data->N ||
             !is_plain(json_array_get(data->sentences, (size_t)b))) {
             return mha_fail(error, error_size,
-                            "case.json must have a sentence and %lld tokens for "
+                            "layer.json must have a sentence and %lld tokens for "
                             "batch entry %lld",
                             (long long)data->N, (long long)b);
         }
         for (int64_t n = 0; n < data->N; n++) {
             if (!is_plain(json_array_get(row, (size_t)n))) {
                 return mha_fail(error, error_size,
-                                "case.json: token %lld of batch entry %lld is "
+                                "layer.json: token %lld of batch entry %lld is "
                                 "not a plain text",
                                 (long long)n, (long long)b);
             }

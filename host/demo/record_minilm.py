@@ -151,7 +151,7 @@ def choose_layer(looks, tokens):
 
 
 def collect_arrays(model, run, layer):
-    """Every recorded array by name, in the order in which case.json lists them."""
+    """Every recorded array by name, in the order in which layer.json lists them."""
     seen = run["layers"][layer]
     arrays = {
         "layer_input": seen["input"].astype("<f4"),
@@ -198,7 +198,7 @@ def write_case(model, run, layer, arrays):
         ),
     }
     text = json.dumps(case, indent=1, ensure_ascii=False)
-    (DATA / "case.json").write_text(text + "\n", encoding="utf-8")
+    (DATA / "layer.json").write_text(text + "\n", encoding="utf-8")
 
 
 # --- the check -----------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ def attention_layer(data, heads):
 
 def check_recording():
     """Prints one line per promise of the recording; true when all of them hold."""
-    case = json.loads((DATA / "case.json").read_text(encoding="utf-8"))
+    case = json.loads((DATA / "layer.json").read_text(encoding="utf-8"))
     data = {name: np.load(DATA / file) for name, file in case["files"].items()}
     B, N = len(case["tokens"]), len(case["tokens"][0])
     H, E = case["heads"], case["width"]

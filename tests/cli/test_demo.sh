@@ -81,7 +81,7 @@ run 0
 GPU_MHA_DATA_DIR=$work
 export GPU_MHA_DATA_DIR
 run 1
-has err "$work/case.json"
+has err "$work/layer.json"
 unset GPU_MHA_DATA_DIR
 
 run 0 --help
@@ -90,7 +90,7 @@ run 2 --plot
 run 1 --data "$data" --plot "$work/nowhere/picture.png"
 has err "nowhere"
 run 1 --data "$work"
-has err "case.json"
+has err "layer.json"
 
 # ---- data with one thing wrong ----------------------------------------------------------------
 
@@ -141,23 +141,23 @@ copy
 cp copy/key_lengths.npy copy/key_mask.npy
 refused "key_mask.npy is i64, it must be bool"
 copy
-sed 's/"heads": 12/"heads": 7/' "$data/case.json" >copy/case.json
+sed 's/"heads": 12/"heads": 7/' "$data/layer.json" >copy/layer.json
 refused "heads is 7, it must divide the width, 384"
 copy
-sed 's/"heads": 12/"heads": 0/' "$data/case.json" >copy/case.json
+sed 's/"heads": 12/"heads": 0/' "$data/layer.json" >copy/layer.json
 refused "heads is 0"
 copy
-sed 's/"query_token": "it"/"query_token": "he"/' "$data/case.json" >copy/case.json
+sed 's/"query_token": "it"/"query_token": "he"/' "$data/layer.json" >copy/layer.json
 refused 'no sentence has both "he" and "animal"'
 copy
-sed 's/"tired",/7,/' "$data/case.json" >copy/case.json
+sed 's/"tired",/7,/' "$data/layer.json" >copy/layer.json
 refused "token 12 of batch entry 0 is not a plain text"
 copy
-sed 's/"tired",/"\\u001b[31m",/' "$data/case.json" >copy/case.json
+sed 's/"tired",/"\\u001b[31m",/' "$data/layer.json" >copy/layer.json
 refused "token 12 of batch entry 0 is not a plain text"
 copy
-echo '{' >copy/case.json
-refused "case.json, line"
+echo '{' >copy/layer.json
+refused "layer.json, line"
 
 [ "$failures" -eq 0 ] || exit 1
 echo "demo: agrees with the model, and every altered copy is noticed"
