@@ -59,16 +59,48 @@ MHA_INLINE struct mha_place mha_place_of(const struct mha_params *p, __global co
     return place;
 }
 
-/* The products of all rows with VEC keys; keys beyond `last` are read as `last`. */
+/*
+ * A row that will be read soon, asked for line by line: the rows of a block are read in runs too
+ * short for a CPU to foresee. A hint, where the compiler has it.
+ */
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_prefetch)
+#define MHA_PREFETCH(pointer) __builtin_prefetch((const void *)(size_t)(pointer))
+#endif
+#endif
+#ifndef MHA_PREFETCH
+#define MHA_PREFETCH(pointer)
+#endif
+
+MHA_INLINE void mha_prefetch_row(struct mha_place row, const int type, int elements)
+{
+    const int bytes = elements * (type == MHA_TYPE_F32 ? 4 : 2);
+    __global const char *from =
+        (__global const char *)row.data + row.at * (type == MHA_TYPE_F32 ? 4 : 2);
+    for (int at = 0; at < bytes; at += 64) {
+        MHA_PREFETCH(from + at);
+    }
+}
+
+/*
+ * The products of all rows with VEC keys; keys beyond `last` are read as `last`. Meanwhile the
+ * values of these keys and the keys of the tile after the next are fetched.
+ */
 MHA_INLINE MHA_WIDE void mha_decode_scores(const struct mha_params *p, const mha_floatv *q,
                                            __global const void *key, __global const void *past,
-                                           mha_i64 b, mha_i64 g, mha_i64 first, mha_i64 last,
-                                           mha_floatv *s)
+                                           __global const void *value,
+                                           __global const void *past_value, mha_i64 b, mha_i64 g,
+                                           mha_i64 first, mha_i64 last, mha_floatv *s)
 {
     mha_floatv products[MQ * VEC];
     for (int c = 0; c < VEC; ++c) {
         const mha_i64 j = first + c < last ? first + c : last;
         const struct mha_place from = mha_place_of(p, past, p->past_key, key, p->key, b, g, j);
+        const mha_i64 ahead = j + 2 * VEC < p->NT ? j + 2 * VEC : p->NT - 1;
+        mha_prefetch_row(mha_place_of(p, past, p->past_key, key, p->key, b, g, ahead), KEY_TYPE,
+                         DK);
+        mha_prefetch_row(mha_place_of(p, past_value, p->past_value, value, p->value, b, g, j),
+                         VALUE_TYPE, DV);
         mha_floatv sum[MQ];
 #pragma unroll
         for (int r = 0; r < MQ; ++r) {
@@ -231,7 +263,7 @@ __kernel MHA_WIDE void decode(const struct mha_params p, __global const void *qu
                 mha_floatv s[MQ];
                 /* The last key that is seen exists; those behind it may not. */
                 const mha_i64 last = first + (31 - (mha_i64)clz(shown[t]));
-                mha_decode_scores(&p, q, key, past_key, b, g, first, last, s);
+                mha_decode_scores(&p, q, key, past_key, value, past_value, b, g, first, last, s);
                 mha_tile_scores(&p, &rows, s, first, bits + t * MQ, bias_rows, w + t * KT, peak);
                 any = 1;
             }

@@ -71,7 +71,7 @@ __kernel void merge_splits(const struct mha_params p, __global const float *sink
     /* As the sums of one row: its largest "score" is the base, and no key at all is -inf. */
     const struct mha_sink sink =
         mha_join_sink(joint.none ? -INFINITY : joint.base, 0.0f, joint.none ? 0.0f : joint.sum,
-                      p.has_sinks, p.has_sinks ? sinks[p.sinks_offset + h] : 0.0f);
+                      p.has_sinks, p.has_sinks ? sinks[p.sinks_offset + h] : 0.0f, p.has_lse);
     const mha_i64 at = mha_row(p.output, b, h, i);
     for (int d = 0; d < DV; ++d) {
         float sum = 0.0f;

@@ -114,8 +114,8 @@ __kernel void softmax(const struct mha_params p, __global const uchar *mask,
         mha_add(&l, &rest, mha_sum_across(sum));
     }
 
-    const struct mha_sink joint =
-        mha_join_sink(m, 0.0f, l, p.has_sinks, p.has_sinks ? sinks[p.sinks_offset + line.h] : 0.0f);
+    const struct mha_sink joint = mha_join_sink(
+        m, 0.0f, l, p.has_sinks, p.has_sinks ? sinks[p.sinks_offset + line.h] : 0.0f, p.has_lse);
     for (mha_i64 tile = 0; tile < p.tiles; ++tile) {
         mha_floatv w_vectors[NV];
         float *w = (float *)w_vectors;

@@ -213,21 +213,25 @@ struct mha_sink {
     float factor, divisor, lse;
 };
 
-MHA_INLINE struct mha_sink mha_join_sink(float m, float m_rest, float l, int has_sink, float sink)
+MHA_INLINE struct mha_sink mha_join_sink(float m, float m_rest, float l, int has_sink, float sink,
+                                         int wants_lse)
 {
     struct mha_sink joint = {1.0f, l, 0.0f};
     if (has_sink && sink > m) {
         joint.factor = mha_exp_difference(m, m_rest, sink);
         /* 1, or NaN where the sink is infinite. */
         joint.divisor = MHA_FMA(l, joint.factor, mha_exp(sink - sink));
-        joint.lse = sink + log(joint.divisor);
+        joint.lse = wants_lse ? sink + log(joint.divisor) : 0.0f;
         return joint;
     }
     if (has_sink && sink != -INFINITY) {
         joint.divisor = l + mha_exp_difference(sink, -m_rest, m);
     }
     /* m is -inf where every visible score is, or is NaN: then l tells. */
-    joint.lse = m == -INFINITY ? log(joint.divisor) : m + (m_rest + log(joint.divisor));
+    if (wants_lse) {
+        const float l_log = log(joint.divisor);
+        joint.lse = m == -INFINITY ? l_log : m + (m_rest + l_log);
+    }
     return joint;
 }
 

@@ -214,7 +214,8 @@ MHA_INLINE MHA_WIDE void mha_rows_end(const struct mha_params *p, const struct m
         }
         const int has_sink = p->has_sinks && p->splits == 1;
         const struct mha_sink joint = mha_join_sink(m, m_rest, rows->l[r], has_sink,
-                                                    has_sink ? sinks[p->sinks_offset + h] : 0.0f);
+                                                    has_sink ? sinks[p->sinks_offset + h] : 0.0f,
+                                                    p->has_lse || p->splits > 1);
         const mha_i64 line = (rows->b * p->H + h) * p->NQ + i;
         const float divisor = rows->seen[r] ? joint.divisor : 1.0f;
         if (p->splits > 1) {
