@@ -493,6 +493,36 @@ START_TEST(neighbours_in_one_buffer_are_no_overlap)
 }
 END_TEST
 
+/* A sub-buffer lies where it lies in the buffer it is of. */
+START_TEST(a_sub_buffer_overlaps_its_buffer)
+{
+    struct full f;
+    open_full(&f);
+    cl_int code = CL_SUCCESS;
+    cl_mem large = new_buffer(1 << 20, NULL);
+    const cl_buffer_region region = {4096, 1 << 16};
+    cl_mem part =
+        clCreateSubBuffer(large, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION, &region, &code);
+    ck_assert_int_eq(code, CL_SUCCESS);
+    gpu_mha_buffers changed = f.buffers;
+    changed.lse = (gpu_mha_buffer){part, 0};
+    changed.query = (gpu_mha_buffer){large, region.origin / sizes[QUERY].bytes};
+    expect_refused(&f, &changed, "lse overlaps query: ");
+    changed.query = f.buffers.query;
+    changed.output = (gpu_mha_buffer){part, 0};
+    changed.lse = f.buffers.lse;
+    changed.value = (gpu_mha_buffer){large, region.origin / sizes[VALUE].bytes};
+    expect_refused(&f, &changed, "output overlaps value: ");
+    changed.value = (gpu_mha_buffer){large, (region.origin + region.size) / sizes[VALUE].bytes};
+    ck_assert_msg(gpu_mha_enqueue(f.plan, f.queue, &changed, 0, NULL, NULL) == GPU_MHA_OK, "%s",
+                  gpu_mha_last_error());
+    ck_assert_int_eq(clFinish(f.queue), CL_SUCCESS);
+    clReleaseMemObject(part);
+    clReleaseMemObject(large);
+    close_full(&f);
+}
+END_TEST
+
 START_TEST(a_workspace_offset_that_is_not_aligned_is_refused)
 {
     struct full f;
@@ -585,6 +615,7 @@ int main(void)
     tcase_add_loop_test(refused, a_buffer_not_asked_for_is_refused, 0, FIELDS);
     tcase_add_loop_test(refused, overlapping_outputs_are_refused, 0, 15);
     tcase_add_test(refused, neighbours_in_one_buffer_are_no_overlap);
+    tcase_add_test(refused, a_sub_buffer_overlaps_its_buffer);
     tcase_add_test(refused, a_workspace_offset_that_is_not_aligned_is_refused);
     tcase_add_test(refused, wrong_plans_queues_and_events_are_refused);
     suite_add_tcase(suite, runs);

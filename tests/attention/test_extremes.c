@@ -1,7 +1,7 @@
 /*
- * Sinks far above and below the scores, against arithmetic: with all scores equal to s and all
- * values equal to v the output is v times NK e^s / (NK e^s + e^sink), and no score's last digits
- * may be lost to a large sink.
+ * Logits and scales far from 1. Sinks far above and below the scores, against arithmetic: with all
+ * scores equal to s and all values equal to v the output is v times NK e^s / (NK e^s + e^sink), and
+ * no score's last digits may be lost to a large sink.
  */
 #include <gpu_mha/gpu_mha.h>
 #include <math.h>
@@ -85,13 +85,41 @@ START_TEST(a_sink_costs_no_digits)
 }
 END_TEST
 
+/* A scale is taken literally up to the largest float: scores of 0 stay 0. */
+START_TEST(a_large_scale_is_finite)
+{
+    static float q[NQ_MAX * DK], k[4 * DK], v[4 * DV], o[NQ_MAX * DV], lse[NQ_MAX];
+    for (int64_t j = 0; j < 4; ++j) {
+        fill(v + j * DV, DV, (float)(j + 1));
+    }
+    const gpu_mha_desc desc = {.B = 1,
+                               .H = 1,
+                               .HKV = 1,
+                               .NQ = _i / 2 ? NQ_MAX : 1,
+                               .NK = 4,
+                               .DK = DK,
+                               .DV = DV,
+                               .lse = 1,
+                               .has_scale = 1,
+                               .scale = 3e38f,
+                               .method = _i % 2 ? GPU_MHA_STAGED : GPU_MHA_FUSED};
+    const gpu_mha_arrays arrays = {.query = q, .key = k, .value = v, .output = o, .lse = lse};
+    ck_assert_msg(gpu_mha(context, &desc, &arrays) == GPU_MHA_OK, "%s", gpu_mha_last_error());
+    for (int64_t i = 0; i < desc.NQ; ++i) {
+        ASSERT_DOUBLE_NEAR(o[i * DV], 2.5, 1e-6);
+        ASSERT_DOUBLE_NEAR(lse[i], log(4.0), 1e-6);
+    }
+}
+END_TEST
+
 int main(void)
 {
-    Suite *suite = suite_create("sinks");
+    Suite *suite = suite_create("extremes");
     TCase *test = tcase_create("sinks");
     tcase_set_timeout(test, 120);
     tcase_add_checked_fixture(test, open_context, close_context);
     tcase_add_loop_test(test, a_sink_costs_no_digits, 0, 4);
+    tcase_add_loop_test(test, a_large_scale_is_finite, 0, 4);
     suite_add_tcase(suite, test);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
