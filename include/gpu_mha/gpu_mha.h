@@ -50,11 +50,13 @@
  *   Every output element is within this bound of exact arithmetic on the stored inputs, with u the
  *   unit round-off of the output type (2^-24, 2^-11, 2^-8), a[j] = |scale| * sum_d |q[d] k[j][d]| +
  *   |bias[j]| (ALiBi included), and half of the output type's smallest subnormal added:
- *     |o - o64| <= u |o64| + 2^-24 (sum_j w[j] (8 + 4 a[j]) |v[j]| + sum_j 4 w[j] a[j] * sum_j w[j]
- * |v[j]|) |lse - lse64| <= 2^-24 (8 + |lse64| + 4 sum_j w[j] a[j]) This holds while single
- * precision can hold what lies between: products q k and their sums, scores times log2 e, and sums
- * of exp(s - m) v before they are divided, m the row's largest score. A weight below 2^-126 of the
- * row's largest counts as 0.
+ *     |o - o64|     <= u |o64| + 2^-24 (sum_j w[j] (8 + 4 a[j]) |v[j]|
+ *                                       + sum_j 4 w[j] a[j] * sum_j w[j] |v[j]|)
+ *     |lse - lse64| <= 2^-24 (8 + |lse64| + 4 sum_j w[j] a[j])
+ *   w[j] is the weight of step 5; what dropout zeroes or scales up changes only |v[j]| there. This
+ *   holds while single precision can hold what lies between: products q k and their sums, scores
+ *   times log2 e, and sums of exp(s - m) v before they are divided, m the row's largest score. A
+ *   weight below 2^-126 of the row's largest counts as 0.
  * - The same inputs on the same device, driver and plan give the same bits, from any thread, queue,
  *   batch position or repeat.
  *
@@ -416,7 +418,8 @@ typedef struct gpu_mha_buffer {
  * Device buffers of one run, of the plan's OpenCL context; the same fields as gpu_mha_arrays.
  * `workspace.offset` counts bytes and is a multiple of 128. The caller owns the buffers and keeps
  * them until the event is complete. Outputs that overlap each other, an input or the workspace are
- * refused; the output's rows may be interleaved with those of an input. Runs that may overlap in time need a workspace each.
+ * refused; the output's rows may be interleaved with those of an input. Runs that may overlap in
+ * time need a workspace each.
  */
 typedef struct gpu_mha_buffers {
     size_t struct_size;
