@@ -61,9 +61,10 @@ MHA_INLINE struct mha_place mha_place_of(const struct mha_params *p, __global co
 
 /*
  * A row that will be read soon, asked for line by line: the rows of a block are read in runs too
- * short for a CPU to foresee. A hint, where the compiler has it.
+ * short for a CPU to foresee. A hint, where the compiler makes code for the CPU itself; one for a
+ * portable form or a simulator may not know it.
  */
-#if defined(__has_builtin)
+#if defined(__has_builtin) && (defined(__x86_64__) || defined(__aarch64__))
 #if __has_builtin(__builtin_prefetch)
 #define MHA_PREFETCH(pointer) __builtin_prefetch((const void *)(size_t)(pointer))
 #endif

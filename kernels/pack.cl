@@ -47,9 +47,32 @@ MHA_INLINE mha_i64 mha_packed_keys(const struct mha_params *p, __global const vo
     return all ? p->NT : mha_key_length(p, key_lengths, b);
 }
 
-__kernel void pack_key(const struct mha_params p, __global const void *key,
-                       __global const void *past_key, __global const void *key_lengths,
-                       __global float *workspace)
+/*
+ * Rows to columns, VEC by VEC: log2 VEC rounds, each interleaving the first half of the vectors
+ * with the second.
+ */
+MHA_INLINE MHA_WIDE void mha_transpose(mha_floatv *v)
+{
+#pragma unroll
+    for (int round = 1; round < VEC; round *= 2) {
+        mha_floatv zipped[VEC];
+#pragma unroll
+        for (int x = 0; x < VEC / 2; ++x) {
+            zipped[2 * x].even = v[x].lo;
+            zipped[2 * x].odd = v[x + VEC / 2].lo;
+            zipped[2 * x + 1].even = v[x].hi;
+            zipped[2 * x + 1].odd = v[x + VEC / 2].hi;
+        }
+#pragma unroll
+        for (int x = 0; x < VEC; ++x) {
+            v[x] = zipped[x];
+        }
+    }
+}
+
+__kernel MHA_WIDE void pack_key(const struct mha_params p, __global const void *key,
+                                __global const void *past_key, __global const void *key_lengths,
+                                __global float *workspace)
 {
     const mha_i64 item = (mha_i64)get_global_id(0);
     if (item >= p.B * p.HKV * p.tiles) {
@@ -60,17 +83,29 @@ __kernel void pack_key(const struct mha_params p, __global const void *key,
     const mha_i64 b = item / p.tiles / p.HKV;
     const mha_i64 count = mha_packed_keys(&p, key_lengths, b) - tile * KT;
     __global float *to = workspace + p.packed_key + item * (mha_i64)(DK * KT);
-    for (int c = 0; c < KT; ++c) {
-        if (c >= count) {
-            for (int d = 0; d < DK; ++d) {
-                to[d * KT + c] = 0.0f;
+    for (int first = 0; first < KT; first += VEC) {
+        struct mha_source from[VEC];
+        for (int c = 0; c < VEC; ++c) {
+            const mha_i64 j = tile * KT + first + c;
+            if (first + c < count) {
+                from[c] = mha_source_of(p.NP, past_key, p.past_key, p.past_key_type, key, p.key,
+                                        p.key_type, b, h, j);
             }
-            continue;
         }
-        const struct mha_source from = mha_source_of(p.NP, past_key, p.past_key, p.past_key_type,
-                                                     key, p.key, p.key_type, b, h, tile * KT + c);
-        for (int d = 0; d < DK; ++d) {
-            to[d * KT + c] = mha_load(from.data, from.type, from.row + d);
+        for (int d = 0; d < DK; d += VEC) {
+            mha_floatv v[VEC];
+            for (int c = 0; c < VEC; ++c) {
+                v[c] = 0.0f;
+                if (first + c < count && d + VEC <= DK) {
+                    v[c] = mha_load_vector(from[c].data, from[c].type, from[c].row + d, VEC);
+                } else if (first + c < count) {
+                    v[c] = mha_load_vector(from[c].data, from[c].type, from[c].row + d, DK % VEC);
+                }
+            }
+            mha_transpose(v);
+            for (int x = 0; x < VEC && d + x < DK; ++x) {
+                MHA_STOREV(v[x], to + (d + x) * KT + first);
+            }
         }
     }
 }

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cl/overlap.h"
 #include "cl/recent.h"
 #include "cl/region.h"
-#include "cl/overlap.h"
 
 /* Work-items per group; nothing is shared within a group, so the number hardly matters. */
 #define LOCAL_SIZE 64
