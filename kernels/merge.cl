@@ -39,17 +39,6 @@ MHA_INLINE struct mha_joint mha_joint_of(__global const float *lse, int count)
     return joint;
 }
 
-MHA_INLINE float mha_joint_lse(struct mha_joint joint)
-{
-    return joint.none ? -INFINITY : joint.base + log(joint.sum);
-}
-
-/* The weight of a partial; left out where `mha_joint_skips`. */
-MHA_INLINE float mha_joint_weight(struct mha_joint joint, float lse)
-{
-    return joint.none ? 1.0f : mha_exp(lse - joint.base) / joint.sum;
-}
-
 MHA_INLINE int mha_joint_skips(struct mha_joint joint, float lse)
 {
     return !joint.none && lse == -INFINITY;
@@ -126,13 +115,13 @@ __kernel void merge_pair(const struct mha_merge_params p, __global const void *a
         return;
     }
     const float larger = mha_larger(x, y);
-    const struct mha_joint joint = {larger, mha_exp(x - larger) + mha_exp(y - larger), 0};
-    const float weight_a = mha_joint_weight(joint, x);
-    const float weight_b = mha_joint_weight(joint, y);
+    const float sum = mha_exp(x - larger) + mha_exp(y - larger);
+    const float weight_a = mha_exp(x - larger) / sum;
+    const float weight_b = mha_exp(y - larger) / sum;
     for (mha_i64 d = 0; d < DV; ++d) {
         const float from_a = mha_load(a, p.a_type, at_a + d);
         const float from_b = mha_load(b, p.b_type, at_b + d);
         mha_store(output, p.output_type, at + d, weight_a * from_a + weight_b * from_b);
     }
-    lse[p.lse_offset + line] = mha_joint_lse(joint);
+    lse[p.lse_offset + line] = larger + log(sum);
 }

@@ -43,8 +43,7 @@ MHA_INLINE struct mha_source mha_source_of(mha_i64 NP, __global const void *past
 MHA_INLINE mha_i64 mha_packed_keys(const struct mha_params *p, __global const void *key_lengths,
                                    mha_i64 b)
 {
-    const int all = p->scores == MHA_SCORES_RAW || p->scores == MHA_SCORES_CAPPED;
-    return all ? p->NT : mha_key_length(p, key_lengths, b);
+    return mha_wants_every_key(p) ? p->NT : mha_key_length(p, key_lengths, b);
 }
 
 /*

@@ -24,7 +24,7 @@ __kernel MHA_WIDE void scores(const struct mha_params p, __global const void *qu
     const mha_i64 h = item / blocks / row_tiles % p.H;
     const mha_i64 b = item / blocks / row_tiles / p.H;
     const mha_i64 last_tile = min(first_tile + TB, p.tiles);
-    const int every_key = p.scores == MHA_SCORES_RAW || p.scores == MHA_SCORES_CAPPED;
+    const int every_key = mha_wants_every_key(&p);
     const mha_i64 length = mha_key_length(&p, key_lengths, b);
 
     mha_floatv q_vectors[MQ * DKP / VEC];

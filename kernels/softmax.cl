@@ -53,7 +53,7 @@ MHA_INLINE float mha_mask_line(const struct mha_params *p, const struct mha_line
                                __global float *row, __global float *scores_out, uint *seen)
 {
     mha_floatv peak = -INFINITY;
-    const int every_key = p->scores == MHA_SCORES_RAW || p->scores == MHA_SCORES_CAPPED;
+    const int every_key = mha_wants_every_key(p);
     for (mha_i64 tile = 0; tile < p->tiles; ++tile) {
         const mha_i64 key = tile * KT;
         mha_floatv bias_vectors[NV], before[NV], after[NV];
@@ -65,10 +65,7 @@ MHA_INLINE float mha_mask_line(const struct mha_params *p, const struct mha_line
             if (bits != 0 || every_key) {
                 raw = MHA_LOADV(row + key + n * VEC);
             }
-            mha_floatv s = raw;
-            if (p->softcap > 0.0f) {
-                s = p->softcap * mha_tanh_v(s / p->softcap);
-            }
+            mha_floatv s = mha_cap_scores(p, raw);
             before[n] = p->scores == MHA_SCORES_RAW ? raw : s;
             s = mha_bias_scores(p, s, row_bias + n * VEC, line->terms, key + n * VEC);
             s = mha_hide_scores(s, bits >> (n * VEC));

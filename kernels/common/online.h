@@ -121,7 +121,7 @@ MHA_INLINE MHA_WIDE void mha_tile_scores(const struct mha_params *p, const struc
             if (p->plain) {
                 x *= p->scale_log2;
             } else {
-                x = mha_cap_scores(p, x);
+                x = mha_cap_scores(p, x * p->scale);
                 x = mha_bias_scores(p, x, bias_rows + r * KT + n * VEC, rows->terms[r],
                                     key + n * VEC);
             }

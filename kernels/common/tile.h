@@ -181,14 +181,10 @@ struct mha_row_terms {
     mha_i64 position; /* i + offset */
 };
 
-/* Step 1 and 2: scale and soft cap. */
-MHA_INLINE mha_floatv mha_cap_scores(const struct mha_params *p, mha_floatv product)
+/* Step 2: soft cap, of scaled products. */
+MHA_INLINE mha_floatv mha_cap_scores(const struct mha_params *p, mha_floatv s)
 {
-    mha_floatv s = product * p->scale;
-    if (p->softcap > 0.0f) {
-        s = p->softcap * mha_tanh_v(s / p->softcap);
-    }
-    return s;
+    return p->softcap > 0.0f ? p->softcap * mha_tanh_v(s / p->softcap) : s;
 }
 
 /* Step 3: bias and ALiBi, for the keys from `key` on. */

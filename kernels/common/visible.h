@@ -29,6 +29,12 @@ MHA_INLINE mha_i64 mha_key_length(const struct mha_params *p, __global const voi
     return length;
 }
 
+/* 1 if scores are asked for that every key has, hidden or not: then none may be left out. */
+MHA_INLINE int mha_wants_every_key(const struct mha_params *p)
+{
+    return p->scores == MHA_SCORES_RAW || p->scores == MHA_SCORES_CAPPED;
+}
+
 /* Query i stands at key position i + offset. */
 MHA_INLINE mha_i64 mha_offset(const struct mha_params *p, mha_i64 length)
 {
