@@ -25,22 +25,6 @@
 /* Elements of a row's vector `c`. */
 #define MHA_ELEMENTS(D, c) ((D) - (c)*VEC < VEC ? (D) - (c)*VEC : VEC)
 
-/* Neighbouring lanes added: the sums of x in the lower half, those of y in the upper. */
-#define MHA_PAIRS(x, y) ((mha_floatv)((x).even, (y).even) + (mha_floatv)((x).odd, (y).odd))
-
-/* VEC vectors to one: lane c is the sum over the lanes of v[c]. The vectors are used up. */
-MHA_INLINE MHA_WIDE mha_floatv mha_turn(mha_floatv *v)
-{
-#pragma unroll
-    for (int width = VEC; width > 1; width /= 2) {
-#pragma unroll
-        for (int x = 0; x < width / 2; ++x) {
-            v[x] = MHA_PAIRS(v[2 * x], v[2 * x + 1]);
-        }
-    }
-    return v[0];
-}
-
 /* Where key or value j of kv head (b, g) begins. */
 struct mha_place {
     __global const void *data;
@@ -91,7 +75,7 @@ MHA_INLINE MHA_WIDE void mha_decode_scores(const struct mha_params *p, const mha
                                            __global const void *key, __global const void *past,
                                            __global const void *value,
                                            __global const void *past_value, mha_i64 b, mha_i64 g,
-                                           mha_i64 first, mha_i64 last, mha_floatv *s)
+                                           mha_i64 first, mha_i64 last, float *w)
 {
     mha_floatv products[MQ * VEC];
     for (int c = 0; c < VEC; ++c) {
@@ -127,7 +111,7 @@ MHA_INLINE MHA_WIDE void mha_decode_scores(const struct mha_params *p, const mha
         }
     }
     for (int r = 0; r < MQ; ++r) {
-        s[r] = mha_turn(products + r * VEC);
+        MHA_PRIVATEV(w + r * KB) = mha_turn_sum(products + r * VEC);
     }
 }
 
@@ -249,30 +233,34 @@ __kernel MHA_WIDE void decode(const struct mha_params p, __global const void *qu
     const struct mha_range range = mha_tile_range(&p, &rows, split);
     for (mha_i64 tile = range.first; tile < range.last; tile += TB) {
         const int tiles = range.last - tile < TB ? (int)(range.last - tile) : TB;
-        mha_floatv peak[MQ];
         int any = 0, all_seen = 1;
-        for (int r = 0; r < MQ; ++r) {
-            peak[r] = -INFINITY;
-        }
         for (int t = 0; t < tiles; ++t) {
             const mha_i64 first = (tile + t) * KT;
-            shown[t] = mha_tile_bits(&p, &rows, first, mask, bias, bits + t * MQ, bias_rows);
-            for (int r = 0; r < MQ; ++r) {
-                all_seen &= bits[t * MQ + r] == MHA_ALL_BITS;
-            }
-            if (shown[t] != 0) {
-                mha_floatv s[MQ];
+            const struct mha_tile_bits seen =
+                mha_tile_bits(&p, &rows, first, mask, bias, bits + t * MQ, bias_rows);
+            const int all = seen.all == MHA_ALL_BITS;
+            shown[t] = seen.any;
+            all_seen &= all;
+            if (seen.any != 0) {
                 /* The last key that is seen exists; those behind it may not. */
-                const mha_i64 last = first + (31 - (mha_i64)clz(shown[t]));
-                mha_decode_scores(&p, q, key, past_key, value, past_value, b, g, first, last, s);
-                mha_tile_scores(&p, &rows, s, first, bits + t * MQ, bias_rows, w + t * KT, peak);
+                const mha_i64 last = first + (31 - (mha_i64)clz(seen.any));
+                mha_decode_scores(&p, q, key, past_key, value, past_value, b, g, first, last,
+                                  w + t * KT);
+                if (!p.plain || !all) {
+                    mha_tile_scores(&p, &rows, first, bits + t * MQ, bias_rows, w + t * KT);
+                }
                 any = 1;
+            } else {
+                mha_tile_hidden(w + t * KT);
             }
+        }
+        for (int t = tiles; t * NV % MHA_WEIGHTS_GROUP != 0; ++t) {
+            mha_tile_hidden(w + t * KT);
         }
         if (!any) {
             continue;
         }
-        mha_block_softmax(&p, &rows, tile * KT, tiles, shown, peak, w, &o);
+        mha_block_softmax(&p, &rows, tile * KT, tiles, shown, w, &o);
         mha_decode_values(&p, w, value, past_value, b, g, tile * KT, tiles * KT, bits, all_seen,
                           &o);
     }

@@ -55,26 +55,30 @@ __kernel MHA_WIDE void fused(const struct mha_params p, __global const void *que
     const mha_i64 head = (b * p.HKV + h / (p.H / p.HKV)) * p.tiles;
     for (mha_i64 tile = range.first; tile < range.last; tile += TB) {
         const int tiles = range.last - tile < TB ? (int)(range.last - tile) : TB;
-        mha_floatv peak[MQ];
         int any = 0;
-        for (int r = 0; r < MQ; ++r) {
-            peak[r] = -INFINITY;
-        }
         for (int t = 0; t < tiles; ++t) {
             const mha_i64 key = (tile + t) * KT;
-            shown[t] = mha_tile_bits(&p, &rows, key, mask, bias, bits + t * MQ, bias_rows);
-            if (shown[t] != 0) {
-                mha_floatv s[MQ * NV];
+            const struct mha_tile_bits seen =
+                mha_tile_bits(&p, &rows, key, mask, bias, bits + t * MQ, bias_rows);
+            shown[t] = seen.any;
+            if (seen.any != 0) {
                 mha_score_tile(q, workspace + p.packed_key + (head + tile + t) * (mha_i64)(DK * KT),
-                               s);
-                mha_tile_scores(&p, &rows, s, key, bits + t * MQ, bias_rows, w + t * KT, peak);
+                               w + t * KT, KB);
+                if (!p.plain || seen.all != MHA_ALL_BITS) {
+                    mha_tile_scores(&p, &rows, key, bits + t * MQ, bias_rows, w + t * KT);
+                }
                 any = 1;
+            } else {
+                mha_tile_hidden(w + t * KT);
             }
+        }
+        for (int t = tiles; t * NV % MHA_WEIGHTS_GROUP != 0; ++t) {
+            mha_tile_hidden(w + t * KT);
         }
         if (!any) {
             continue;
         }
-        mha_block_softmax(&p, &rows, tile * KT, tiles, shown, peak, w, &o);
+        mha_block_softmax(&p, &rows, tile * KT, tiles, shown, w, &o);
         mha_value_block(w, workspace + p.packed_value + (head + tile) * (mha_i64)(KT * DVP),
                         (__global const int *)(workspace + p.value_special) + head + tile, tiles,
                         shown, bits, &o);

@@ -94,7 +94,7 @@ gpu_mha_status mha_tile_choose_decode(const struct mha_device *device, int64_t r
 /* 12 x 2 sums need no groups beside them in 32 registers; 6 x 2 of both fit. */
 static int rows_at_a_time(const struct mha_tile *tile)
 {
-    return tile->VEC == 16 && tile->MQ % 6 == 0 ? 6 : tile->MQ;
+    return tile->VEC == 16 && tile->NV == 2 && tile->MQ % 6 == 0 ? 6 : tile->MQ;
 }
 
 void mha_tile_options(struct mha_options *options, const struct mha_tile *tile, int64_t DK,

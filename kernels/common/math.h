@@ -262,6 +262,31 @@ MHA_INLINE float mha_max_across(mha_floatv v)
     return mha_larger(mha_larger(v4.x, v4.y), mha_larger(v4.z, v4.w));
 }
 
+/*
+ * VEC vectors to one: lane c is the sum, or the largest, of the lanes of v[c]. Neighbouring lanes
+ * are joined, those of x in the lower half, those of y in the upper, so one round halves the
+ * vectors. They are used up. The largest: NaN is left out.
+ */
+#define MHA_PAIR_SUM(x, y) ((mha_floatv)((x).even, (y).even) + (mha_floatv)((x).odd, (y).odd))
+#define MHA_PAIR_MAX(x, y)                                                                         \
+    mha_larger_v((mha_floatv)((x).even, (y).even), (mha_floatv)((x).odd, (y).odd))
+
+#define MHA_TURN(name, pair)                                                                       \
+    MHA_INLINE mha_floatv name(mha_floatv *v)                                                      \
+    {                                                                                              \
+        _Pragma("unroll") for (int width = VEC; width > 1; width /= 2)                             \
+        {                                                                                          \
+            _Pragma("unroll") for (int x = 0; x < width / 2; ++x)                                  \
+            {                                                                                      \
+                v[x] = pair(v[2 * x], v[2 * x + 1]);                                               \
+            }                                                                                      \
+        }                                                                                          \
+        return v[0];                                                                               \
+    }
+
+MHA_TURN(mha_turn_sum, MHA_PAIR_SUM)
+MHA_TURN(mha_turn_max, MHA_PAIR_MAX)
+
 /* 0, 1, 2, ...: the number of each lane. */
 #if VEC == 16
 #define MHA_LANES ((mha_uintv)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15))
