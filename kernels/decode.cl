@@ -14,6 +14,7 @@
  * ones included (MHA_TYPE_*).
  */
 #include "common/online.h"
+#include "common/prefetch.h"
 
 #if !defined(KEY_TYPE) || !defined(VALUE_TYPE)
 #error "KEY_TYPE and VALUE_TYPE must be defined"
@@ -44,30 +45,6 @@ MHA_INLINE struct mha_place mha_place_of(const struct mha_params *p, __global co
 }
 
 /*
- * A row that will be read soon, asked for line by line: the rows of a block are read in runs too
- * short for a CPU to foresee. A hint, where the compiler makes code for the CPU itself; one for a
- * portable form or a simulator may not know it.
- */
-#if defined(__has_builtin) && (defined(__x86_64__) || defined(__aarch64__))
-#if __has_builtin(__builtin_prefetch)
-#define MHA_PREFETCH(pointer) __builtin_prefetch((const void *)(size_t)(pointer))
-#endif
-#endif
-#ifndef MHA_PREFETCH
-#define MHA_PREFETCH(pointer)
-#endif
-
-MHA_INLINE void mha_prefetch_row(struct mha_place row, const int type, int elements)
-{
-    const int bytes = elements * (type == MHA_TYPE_F32 ? 4 : 2);
-    __global const char *from =
-        (__global const char *)row.data + row.at * (type == MHA_TYPE_F32 ? 4 : 2);
-    for (int at = 0; at < bytes; at += 64) {
-        MHA_PREFETCH(from + at);
-    }
-}
-
-/*
  * The products of all rows with VEC keys; keys beyond `last` are read as `last`. Meanwhile the
  * values of these keys and the keys of the tile after the next are fetched.
  */
@@ -82,10 +59,12 @@ MHA_INLINE MHA_WIDE void mha_decode_scores(const struct mha_params *p, const mha
         const mha_i64 j = first + c < last ? first + c : last;
         const struct mha_place from = mha_place_of(p, past, p->past_key, key, p->key, b, g, j);
         const mha_i64 ahead = j + 2 * VEC < p->NT ? j + 2 * VEC : p->NT - 1;
-        mha_prefetch_row(mha_place_of(p, past, p->past_key, key, p->key, b, g, ahead), KEY_TYPE,
-                         DK);
-        mha_prefetch_row(mha_place_of(p, past_value, p->past_value, value, p->value, b, g, j),
-                         VALUE_TYPE, DV);
+        const struct mha_place key_ahead =
+            mha_place_of(p, past, p->past_key, key, p->key, b, g, ahead);
+        const struct mha_place value_ahead =
+            mha_place_of(p, past_value, p->past_value, value, p->value, b, g, j);
+        mha_prefetch_row(key_ahead.data, KEY_TYPE, key_ahead.at, DK);
+        mha_prefetch_row(value_ahead.data, VALUE_TYPE, value_ahead.at, DV);
         mha_floatv sum[MQ];
 #pragma unroll
         for (int r = 0; r < MQ; ++r) {

@@ -18,7 +18,7 @@
  *
  * -D names: as common/tile.h.
  */
-#include "common/online.h"
+#include "common/fused.h"
 
 __kernel MHA_WIDE void fused(const struct mha_params p, __global const void *query,
                              __global const uchar *mask, __global const void *bias,
@@ -36,52 +36,12 @@ __kernel MHA_WIDE void fused(const struct mha_params p, __global const void *que
     const mha_i64 h = item / p.splits / row_tiles % p.H;
     const mha_i64 b = item / p.splits / row_tiles / p.H;
 
-    struct mha_rows rows;
-    mha_floatv q_vectors[MQ * DKP / VEC];
-    const float *q = (const float *)q_vectors;
-    mha_floatv w_vectors[MQ * KB / VEC];
-    float *w = (float *)w_vectors;
-    mha_floatv bias_vectors[MQ * NV];
-    float *bias_rows = (float *)bias_vectors;
-    struct mha_outputs o;
-    uint bits[TB * MQ];
-    uint shown[TB];
-
-    mha_rows_begin(&p, &rows, b, h, row, MQ, key_lengths, slopes);
-    mha_load_queries(&p, query, b, h, row, q_vectors);
-    mha_outputs_begin(&o);
-
-    const struct mha_range range = mha_tile_range(&p, &rows, split);
     const mha_i64 head = (b * p.HKV + h / (p.H / p.HKV)) * p.tiles;
-    for (mha_i64 tile = range.first; tile < range.last; tile += TB) {
-        const int tiles = range.last - tile < TB ? (int)(range.last - tile) : TB;
-        int any = 0;
-        for (int t = 0; t < tiles; ++t) {
-            const mha_i64 key = (tile + t) * KT;
-            const struct mha_tile_bits seen =
-                mha_tile_bits(&p, &rows, key, mask, bias, bits + t * MQ, bias_rows);
-            shown[t] = seen.any;
-            if (seen.any != 0) {
-                mha_score_tile(q, workspace + p.packed_key + (head + tile + t) * (mha_i64)(DK * KT),
-                               w + t * KT, KB);
-                if (!p.plain || seen.all != MHA_ALL_BITS) {
-                    mha_tile_scores(&p, &rows, key, bits + t * MQ, bias_rows, w + t * KT);
-                }
-                any = 1;
-            } else {
-                mha_tile_hidden(w + t * KT);
-            }
-        }
-        for (int t = tiles; t * NV % MHA_WEIGHTS_GROUP != 0; ++t) {
-            mha_tile_hidden(w + t * KT);
-        }
-        if (!any) {
-            continue;
-        }
-        mha_block_softmax(&p, &rows, tile * KT, tiles, shown, w, &o);
-        mha_value_block(w, workspace + p.packed_value + (head + tile) * (mha_i64)(KT * DVP),
-                        (__global const int *)(workspace + p.value_special) + head + tile, tiles,
-                        shown, bits, &o);
-    }
-    mha_rows_end(&p, &rows, &o, split, sinks, output, lse, workspace);
+    const struct mha_packed packed = {
+        workspace + p.packed_key + head * (mha_i64)(DK * KT),
+        workspace + p.packed_value + head * (mha_i64)(KT * DVP),
+        (__global const int *)(workspace + p.value_special) + head,
+    };
+    mha_fused_rows(&p, b, h, row, split, packed, query, mask, bias, key_lengths, slopes, sinks,
+                   output, lse, workspace);
 }

@@ -12,6 +12,11 @@
 #define DECODE_QUERIES_MAX 4
 #define DECODE_VECTORS_MAX 16
 
+/* Packed keys and values that stay in a core's cache, and heads per core that keep all of them busy
+ * to the end. */
+#define HEAD_BYTES_MAX ((int64_t)128 * 1024)
+#define HEADS_PER_UNIT 4
+
 /*
  * Work-items that one device can keep busy: with fewer, the keys are split among more of them. A
  * CPU core runs one at a time; a GPU's compute unit wants some hundred.
@@ -56,6 +61,26 @@ static gpu_mha_status try_decode(const struct mha_problem *p, const struct mha_d
     return GPU_MHA_OK;
 }
 
+/*
+ * On a CPU device with many short sequences there are enough heads to give each to a work-item,
+ * which then keeps what it packs in its cache.
+ */
+static void try_heads(const struct mha_problem *p, const struct mha_device *device,
+                      struct mha_variant *v)
+{
+    const int64_t heads = mha_size_mul(p->desc.B, p->desc.HKV);
+    int64_t keys = 32;
+    while (keys < p->NT && keys < HEAD_BYTES_MAX) {
+        keys *= 2;
+    }
+    const int64_t bytes = mha_size_mul(keys, (p->desc.DK + v->DVP) * (int64_t)sizeof(float));
+    if (v->tile.local == 1 && bytes <= HEAD_BYTES_MAX &&
+        heads >= (int64_t)device->compute_units * HEADS_PER_UNIT) {
+        v->path = MHA_PATH_HEADS;
+        v->head_keys = (int)keys;
+    }
+}
+
 gpu_mha_status mha_variant_choose(const struct mha_problem *p, const struct mha_device *device,
                                   struct mha_variant *variant)
 {
@@ -78,6 +103,9 @@ gpu_mha_status mha_variant_choose(const struct mha_problem *p, const struct mha_
     v.KT = v.tile.VEC * v.tile.NV;
     v.DVP = (int)mha_size_round_up(d->DV, v.tile.VEC);
     v.tiles = mha_size_ceil_div(p->NT, v.KT);
+    if (v.path == MHA_PATH_FUSED) {
+        try_heads(p, device, &v);
+    }
     if (v.path == MHA_PATH_DECODE) {
         v.splits = splits_for(device, &v, mha_size_mul(d->B, d->HKV));
     } else if (v.path == MHA_PATH_FUSED) {

@@ -7,6 +7,7 @@
 
 enum mha_path {
     MHA_PATH_FUSED,
+    MHA_PATH_HEADS,  /* fused, for many short sequences: a work-item packs for its own head */
     MHA_PATH_DECODE, /* fused, for few queries: keys and values are not packed */
     MHA_PATH_STAGED
 };
@@ -18,6 +19,7 @@ struct mha_variant {
     int DVP; /* DV rounded up to whole vectors */
     int64_t tiles;
     int64_t splits;
+    int head_keys; /* with MHA_PATH_HEADS: keys that a work-item has room for */
 };
 
 /* Chooses from the problem and the device. GPU_MHA_UNSUPPORTED if nothing fits. */

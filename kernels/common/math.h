@@ -267,9 +267,23 @@ MHA_INLINE float mha_max_across(mha_floatv v)
  * are joined, those of x in the lower half, those of y in the upper, so one round halves the
  * vectors. They are used up. The largest: NaN is left out.
  */
-#define MHA_PAIR_SUM(x, y) ((mha_floatv)((x).even, (y).even) + (mha_floatv)((x).odd, (y).odd))
-#define MHA_PAIR_MAX(x, y)                                                                         \
-    mha_larger_v((mha_floatv)((x).even, (y).even), (mha_floatv)((x).odd, (y).odd))
+#if !defined(__clang__)
+#define MHA_EVENS(x, y) ((mha_floatv)((x).even, (y).even))
+#define MHA_ODDS(x, y) ((mha_floatv)((x).odd, (y).odd))
+#elif VEC == 16
+#define MHA_EVENS(x, y)                                                                            \
+    __builtin_shufflevector(x, y, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30)
+#define MHA_ODDS(x, y)                                                                             \
+    __builtin_shufflevector(x, y, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31)
+#elif VEC == 8
+#define MHA_EVENS(x, y) __builtin_shufflevector(x, y, 0, 2, 4, 6, 8, 10, 12, 14)
+#define MHA_ODDS(x, y) __builtin_shufflevector(x, y, 1, 3, 5, 7, 9, 11, 13, 15)
+#else
+#define MHA_EVENS(x, y) __builtin_shufflevector(x, y, 0, 2, 4, 6)
+#define MHA_ODDS(x, y) __builtin_shufflevector(x, y, 1, 3, 5, 7)
+#endif
+#define MHA_PAIR_SUM(x, y) (MHA_EVENS(x, y) + MHA_ODDS(x, y))
+#define MHA_PAIR_MAX(x, y) mha_larger_v(MHA_EVENS(x, y), MHA_ODDS(x, y))
 
 #define MHA_TURN(name, pair)                                                                       \
     MHA_INLINE mha_floatv name(mha_floatv *v)                                                      \

@@ -61,7 +61,9 @@ MHA_INLINE void mha_rows_begin(const struct mha_params *p, struct mha_rows *rows
         rows->shared.last = min(rows->shared.last, rows->range[r].last);
         rows->terms[r].slope = p->has_alibi ? slopes[p->slopes_offset + h] : 0.0f;
         rows->terms[r].position = i + mha_offset(p, length);
-        rows->masks[r] = mha_mask_rows_of(p, b, h, i);
+        if (p->has_mask || p->bias_type != 0) {
+            rows->masks[r] = mha_mask_rows_of(p, b, h, i);
+        }
         rows->seen[r] = 0;
     }
     for (int v = 0; v < RV; ++v) {
@@ -208,7 +210,7 @@ MHA_INLINE MHA_WIDE void mha_raise(const struct mha_params *p, struct mha_rows *
 }
 
 /* Vectors whose weights are summed before they join the row's sum. */
-#define MHA_WEIGHTS_GROUP (TB * NV % 4 == 0 ? 4 : 1)
+#define MHA_WEIGHTS_GROUP (TB * NV % 2 == 0 ? 2 : 1)
 
 /* The exponentials of one row's `vectors` scores relative to `base`, and their sum lane by lane. */
 #define MHA_ROW_WEIGHTS(name, exponent)                                                            \
@@ -230,7 +232,7 @@ MHA_INLINE MHA_WIDE void mha_raise(const struct mha_params *p, struct mha_rows *
     }
 
 MHA_ROW_WEIGHTS(mha_plain_weights, MHA_FMA(s, (mha_floatv)(scale), (mha_floatv)(-base)))
-MHA_ROW_WEIGHTS(mha_score_weights, (s - base) * MHA_LOG2_E)
+MHA_ROW_WEIGHTS(mha_score_weights, (s - base) * scale)
 
 /*
  * The scores of a block to weights, dropout included. `key` is the block's first.
@@ -256,7 +258,7 @@ MHA_INLINE MHA_WIDE void mha_block_softmax(const struct mha_params *p, struct mh
     for (int r = 0; r < MQ; ++r) {
         of_row[r] = p->plain
                         ? mha_plain_weights(p->scale_log2, mha_lane(base, r), vectors, w + r * KB)
-                        : mha_score_weights(1.0f, mha_lane(base, r), vectors, w + r * KB);
+                        : mha_score_weights(MHA_LOG2_E, mha_lane(base, r), vectors, w + r * KB);
     }
     for (int v = 0; v < RV; ++v) {
         mha_add_v(&rows->l[v], &rows->l_rest[v], mha_rows_sum(of_row + v * VEC, MHA_ROWS_IN(v)));
@@ -292,9 +294,9 @@ MHA_INLINE MHA_WIDE void mha_rows_end(const struct mha_params *p, const struct m
             m_rest = MHA_FMA(m_kept, MHA_LN_2, -m) + m_kept * MHA_LN_2_REST;
         }
         const int has_sink = p->has_sinks && p->splits == 1;
-        const struct mha_sink joint = mha_join_sink(m, m_rest, l, has_sink,
-                                                    has_sink ? sinks[p->sinks_offset + h] : 0.0f,
-                                                    p->has_lse || p->splits > 1);
+        const struct mha_sink joint =
+            mha_join_sink(m, m_rest, l, has_sink, has_sink ? sinks[p->sinks_offset + h] : 0.0f,
+                          p->has_lse || p->splits > 1);
         const mha_i64 line = (rows->b * p->H + h) * p->NQ + i;
         const float divisor = rows->seen[r] ? joint.divisor : 1.0f;
         if (p->splits > 1) {

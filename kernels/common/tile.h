@@ -34,6 +34,16 @@
 #define DVV ((DV + VEC - 1) / VEC) /* vectors per value row */
 #define DVP (DVV * VEC)            /* floats per packed value row */
 
+/* Where packed keys and values lie; a kernel that packs for itself alone keeps them private. */
+#ifndef MHA_PACKED
+#define MHA_PACKED __global
+#endif
+#if defined(__clang__)
+#define MHA_LOAD_PACKED(pointer) (*(MHA_PACKED const mha_floatv_unaligned *)(pointer))
+#else
+#define MHA_LOAD_PACKED(pointer) mha_vload(0, pointer)
+#endif
+
 /*
  * Compilers that tune for narrow vectors split wide ones in two, and the tile then no longer fits
  * the registers.
@@ -101,7 +111,7 @@ MHA_INLINE MHA_WIDE void mha_load_queries(const struct mha_params *p, __global c
  * sum[r * NV + n] = sum_d q[r][d] * k[key n][d] for MR rows over `count` elements d, at most a
  * chain, of a packed tile [DK][KT]: q and k point at the first.
  */
-MHA_INLINE MHA_WIDE void mha_score_chain(const float *q, __global const float *k, int count,
+MHA_INLINE MHA_WIDE void mha_score_chain(const float *q, MHA_PACKED const float *k, int count,
                                          mha_floatv *sum)
 {
 #pragma unroll
@@ -110,7 +120,7 @@ MHA_INLINE MHA_WIDE void mha_score_chain(const float *q, __global const float *k
             mha_floatv key[NV];
 #pragma unroll
             for (int n = 0; n < NV; ++n) {
-                key[n] = MHA_LOADV(k + d * KT + n * VEC);
+                key[n] = MHA_LOAD_PACKED(k + d * KT + n * VEC);
             }
 #pragma unroll
             for (int r = 0; r < MR; ++r) {
@@ -125,7 +135,7 @@ MHA_INLINE MHA_WIDE void mha_score_chain(const float *q, __global const float *k
 }
 
 /* The same over [start, end), at most a group: chain by chain. */
-MHA_INLINE MHA_WIDE void mha_score_group(const float *q, __global const float *k, int start,
+MHA_INLINE MHA_WIDE void mha_score_group(const float *q, MHA_PACKED const float *k, int start,
                                          int end, mha_floatv *group)
 {
     mha_floatv sum[MR * NV];
@@ -152,7 +162,7 @@ MHA_INLINE MHA_WIDE void mha_score_group(const float *q, __global const float *k
 }
 
 /* The products of all MQ rows with one key tile, over all of DK: row r to s + r * pitch. */
-MHA_INLINE MHA_WIDE void mha_score_tile(const float *q, __global const float *k, float *s,
+MHA_INLINE MHA_WIDE void mha_score_tile(const float *q, MHA_PACKED const float *k, float *s,
                                         int pitch)
 {
     for (int row = 0; row < MQ; row += MR) {
@@ -238,14 +248,14 @@ struct mha_run {
  */
 #define MHA_VALUE_GROUP(COLUMNS)                                                                   \
     MHA_INLINE MHA_WIDE void MHA_CAT(mha_value_chain_, COLUMNS)(                                   \
-        const float *w, __global const float *v, mha_floatv *sum)                                  \
+        const float *w, MHA_PACKED const float *v, mha_floatv *sum)                                \
     {                                                                                              \
         _Pragma("unroll") for (int j = 0; j < MHA_KEYS_CHAIN; ++j)                                 \
         {                                                                                          \
             mha_floatv value[COLUMNS];                                                             \
             _Pragma("unroll") for (int n = 0; n < COLUMNS; ++n)                                    \
             {                                                                                      \
-                value[n] = MHA_LOADV(v + j * DVP + n * VEC);                                       \
+                value[n] = MHA_LOAD_PACKED(v + j * DVP + n * VEC);                                 \
             }                                                                                      \
             _Pragma("unroll") for (int r = 0; r < MR; ++r)                                         \
             {                                                                                      \
@@ -259,7 +269,7 @@ struct mha_run {
         }                                                                                          \
     }                                                                                              \
     MHA_INLINE MHA_WIDE void MHA_CAT(mha_value_group_, COLUMNS)(                                   \
-        const float *w, __global const float *v, int keys, mha_floatv *block)                      \
+        const float *w, MHA_PACKED const float *v, int keys, mha_floatv *block)                    \
     {                                                                                              \
         mha_floatv group[MR * COLUMNS], sum[MR * COLUMNS];                                         \
         _Pragma("unroll") for (int x = 0; x < MR * COLUMNS; ++x)                                   \
@@ -286,8 +296,8 @@ struct mha_run {
  * that what hidden values hold does not change a bit. `bits` are those of the first row in the
  * run's first tile.
  */
-MHA_INLINE void mha_value_group_selected(const float *w, __global const float *v, const uint *bits,
-                                         int keys, int columns, mha_floatv *block)
+MHA_INLINE void mha_value_group_selected(const float *w, MHA_PACKED const float *v,
+                                         const uint *bits, int keys, int columns, mha_floatv *block)
 {
     for (int x = 0; x < MR * columns; ++x) {
         const int r = x / columns, n = x % columns;
@@ -297,7 +307,7 @@ MHA_INLINE void mha_value_group_selected(const float *w, __global const float *v
             for (int j = chain; j < chain + MHA_KEYS_CHAIN; ++j) {
                 const int seen = (bits[j / KT * MQ + r] >> (j % KT)) & 1u;
                 const mha_floatv value =
-                    seen ? MHA_LOADV(v + j * DVP + n * VEC) : (mha_floatv)(0.0f);
+                    seen ? MHA_LOAD_PACKED(v + j * DVP + n * VEC) : (mha_floatv)(0.0f);
                 sum = MHA_FMA((mha_floatv)(w[r * KB + j]), value, sum);
             }
             group += sum;
@@ -310,7 +320,7 @@ MHA_INLINE void mha_value_group_selected(const float *w, __global const float *v
 #define MHA_VALUE_COLUMNS(COLUMNS)                                                                 \
     MHA_VALUE_GROUP(COLUMNS)                                                                       \
     MHA_INLINE MHA_WIDE void MHA_CAT(mha_value_columns_, COLUMNS)(                                 \
-        const float *w, __global const float *v, const uint *bits, const struct mha_run *runs,     \
+        const float *w, MHA_PACKED const float *v, const uint *bits, const struct mha_run *runs,   \
         int run_count, int column, struct mha_outputs *o)                                          \
     {                                                                                              \
         for (int row = 0; row < MQ; row += MR) {                                                   \
@@ -321,7 +331,7 @@ MHA_INLINE void mha_value_group_selected(const float *w, __global const float *v
             for (int run = 0; run < run_count; ++run) {                                            \
                 const int first = runs[run].first;                                                 \
                 const float *weights = w + row * KB + first;                                       \
-                __global const float *from = v + first * DVP + column * VEC;                       \
+                MHA_PACKED const float *from = v + first * DVP + column * VEC;                     \
                 if (runs[run].special) {                                                           \
                     mha_value_group_selected(weights, from, bits + first / KT * MQ + row,          \
                                              runs[run].keys, COLUMNS, block);                      \
@@ -346,9 +356,9 @@ MHA_VALUE_COLUMNS(1)
  * Adds one block's values to o. Per tile t: shown[t] joins the bits of all rows, bits[t * MQ + r]
  * are those of row r, special[t] tells of a NaN or infinity among the values.
  */
-MHA_INLINE MHA_WIDE void mha_value_block(const float *w, __global const float *v,
-                                         __global const int *special, int tiles, const uint *shown,
-                                         const uint *bits, struct mha_outputs *o)
+MHA_INLINE MHA_WIDE void mha_value_block(const float *w, MHA_PACKED const float *v,
+                                         MHA_PACKED const int *special, int tiles,
+                                         const uint *shown, const uint *bits, struct mha_outputs *o)
 {
     const int longest = GROUP > KT ? GROUP / KT : 1;
     struct mha_run runs[TB];

@@ -50,8 +50,11 @@ struct mha_range {
 
 MHA_INLINE struct mha_range mha_row_range(const struct mha_params *p, mha_i64 length, mha_i64 i)
 {
-    struct mha_range range;
-    mha_i64 position = i + mha_offset(p, length);
+    struct mha_range range = {0, length};
+    if (!p->causal && p->window_left == MHA_UNBOUNDED && p->window_right == MHA_UNBOUNDED) {
+        return range;
+    }
+    const mha_i64 position = i + mha_offset(p, length);
     mha_i64 right = p->causal ? 0 : p->window_right;
     right = right < p->window_right ? right : p->window_right;
     range.first = position - p->window_left;
