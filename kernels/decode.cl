@@ -26,50 +26,44 @@
 /* Elements of a row's vector `c`. */
 #define MHA_ELEMENTS(D, c) ((D) - (c)*VEC < VEC ? (D) - (c)*VEC : VEC)
 
-/* Where key or value j of kv head (b, g) begins. */
+/* Where a row of keys or values begins. */
 struct mha_place {
     __global const void *data;
     mha_i64 at;
 };
 
-MHA_INLINE struct mha_place mha_place_of(const struct mha_params *p, __global const void *past,
-                                         struct mha_tensor_params past_tensor,
-                                         __global const void *data, struct mha_tensor_params tensor,
-                                         mha_i64 b, mha_i64 g, mha_i64 j)
+/* The rows of a block's keys, or values, from key `first` of kv head (b, g) on; beyond NT the last.
+ */
+MHA_INLINE void mha_places(const struct mha_params *p, __global const void *past,
+                           struct mha_tensor_params past_tensor, __global const void *data,
+                           struct mha_tensor_params tensor, mha_i64 b, mha_i64 g, mha_i64 first,
+                           struct mha_place *places)
 {
-    const int is_past = j < p->NP;
-    const struct mha_place place = {is_past ? past : data, is_past
-                                                               ? mha_row(past_tensor, b, g, j)
-                                                               : mha_row(tensor, b, g, j - p->NP)};
-    return place;
+    for (int x = 0; x < KB; ++x) {
+        const mha_i64 j = min(first + x, p->NT - 1);
+        const int is_past = j < p->NP;
+        places[x].data = is_past ? past : data;
+        places[x].at = is_past ? mha_row(past_tensor, b, g, j) : mha_row(tensor, b, g, j - p->NP);
+    }
 }
 
 /*
  * The products of all rows with VEC keys; keys beyond `last` are read as `last`. Meanwhile the
- * values of these keys and the keys of the tile after the next are fetched.
+ * values of these keys are asked for.
  */
-MHA_INLINE MHA_WIDE void mha_decode_scores(const struct mha_params *p, const mha_floatv *q,
-                                           __global const void *key, __global const void *past,
-                                           __global const void *value,
-                                           __global const void *past_value, mha_i64 b, mha_i64 g,
-                                           mha_i64 first, mha_i64 last, float *w)
+MHA_INLINE MHA_WIDE void mha_decode_scores(const mha_floatv *q, const struct mha_place *keys,
+                                           const struct mha_place *values, int last, float *w)
 {
     mha_floatv products[MQ * VEC];
     for (int c = 0; c < VEC; ++c) {
-        const mha_i64 j = first + c < last ? first + c : last;
-        const struct mha_place from = mha_place_of(p, past, p->past_key, key, p->key, b, g, j);
-        const mha_i64 ahead = j + 2 * VEC < p->NT ? j + 2 * VEC : p->NT - 1;
-        const struct mha_place key_ahead =
-            mha_place_of(p, past, p->past_key, key, p->key, b, g, ahead);
-        const struct mha_place value_ahead =
-            mha_place_of(p, past_value, p->past_value, value, p->value, b, g, j);
-        mha_prefetch_row(key_ahead.data, KEY_TYPE, key_ahead.at, DK);
-        mha_prefetch_row(value_ahead.data, VALUE_TYPE, value_ahead.at, DV);
+        const struct mha_place from = keys[min(c, last)];
+        mha_prefetch_row(values[c].data, VALUE_TYPE, values[c].at, DV);
         mha_floatv sum[MQ];
 #pragma unroll
         for (int r = 0; r < MQ; ++r) {
             sum[r] = 0.0f;
         }
+#pragma unroll 4
         for (int v = 0; v < DK / VEC; ++v) {
             const mha_floatv k = mha_load_vector(from.data, KEY_TYPE, from.at + v * VEC, VEC);
 #pragma unroll
@@ -127,17 +121,17 @@ MHA_INLINE MHA_WIDE void mha_decode_column(const float *w, const struct mha_plac
     }
 }
 
-/* Adds the values of one block of keys: in registers, where every row sees every key. */
-MHA_INLINE MHA_WIDE void mha_decode_values(const struct mha_params *p, const float *w,
-                                           __global const void *value, __global const void *past,
-                                           mha_i64 b, mha_i64 g, mha_i64 first, int keys,
-                                           const uint *bits, int all_seen, struct mha_outputs *o)
+/* Of DK elements of the next block's keys, those that are asked for while `column` is summed. */
+#define MHA_AHEAD (DECODE_COLUMNS * VEC * DK / DV + 1)
+
+/*
+ * Adds the values of one block of keys: in registers, where every row sees every key. Meanwhile the
+ * next block's keys are asked for.
+ */
+MHA_INLINE MHA_WIDE void mha_decode_values(const float *w, const struct mha_place *from,
+                                           const struct mha_place *next, int keys, const uint *bits,
+                                           int all_seen, struct mha_outputs *o)
 {
-    struct mha_place from[KB];
-    for (int j = 0; j < keys; ++j) {
-        const mha_i64 key = first + j < p->NT ? first + j : p->NT - 1;
-        from[j] = mha_place_of(p, past, p->past_value, value, p->value, b, g, key);
-    }
     int column = 0;
     for (; all_seen && column + DECODE_COLUMNS <= DV / VEC; column += DECODE_COLUMNS) {
         mha_floatv group[MQ * DECODE_COLUMNS], sum[MQ * DECODE_COLUMNS];
@@ -147,6 +141,9 @@ MHA_INLINE MHA_WIDE void mha_decode_values(const struct mha_params *p, const flo
                 sum[x] = 0.0f;
             }
             for (int j = start; j < min(start + CHAIN, keys); ++j) {
+                const int ahead = column * VEC * DK / DV;
+                mha_prefetch_row(next[j].data, KEY_TYPE, next[j].at + ahead,
+                                 min(MHA_AHEAD, DK - ahead));
 #pragma unroll
                 for (int n = 0; n < DECODE_COLUMNS; ++n) {
                     const mha_floatv v = mha_load_vector(from[j].data, VALUE_TYPE,
@@ -209,10 +206,13 @@ __kernel MHA_WIDE void decode(const struct mha_params p, __global const void *qu
     }
     mha_outputs_begin(&o);
 
+    struct mha_place keys[KB], values[KB];
     const struct mha_range range = mha_tile_range(&p, &rows, split);
+    mha_places(&p, past_key, p.past_key, key, p.key, b, g, range.first * KT, keys);
     for (mha_i64 tile = range.first; tile < range.last; tile += TB) {
         const int tiles = range.last - tile < TB ? (int)(range.last - tile) : TB;
         int any = 0, all_seen = 1;
+        mha_places(&p, past_value, p.past_value, value, p.value, b, g, tile * KT, values);
         for (int t = 0; t < tiles; ++t) {
             const mha_i64 first = (tile + t) * KT;
             const struct mha_tile_bits seen =
@@ -222,8 +222,7 @@ __kernel MHA_WIDE void decode(const struct mha_params p, __global const void *qu
             all_seen &= all;
             if (seen.any != 0) {
                 /* The last key that is seen exists; those behind it may not. */
-                const mha_i64 last = first + (31 - (mha_i64)clz(seen.any));
-                mha_decode_scores(&p, q, key, past_key, value, past_value, b, g, first, last,
+                mha_decode_scores(q, keys + t * KT, values + t * KT, 31 - (int)clz(seen.any),
                                   w + t * KT);
                 if (!p.plain || !all) {
                     mha_tile_scores(&p, &rows, first, bits + t * MQ, bias_rows, w + t * KT);
@@ -236,12 +235,12 @@ __kernel MHA_WIDE void decode(const struct mha_params p, __global const void *qu
         for (int t = tiles; t * NV % MHA_WEIGHTS_GROUP != 0; ++t) {
             mha_tile_hidden(w + t * KT);
         }
+        mha_places(&p, past_key, p.past_key, key, p.key, b, g, (tile + TB) * KT, keys);
         if (!any) {
             continue;
         }
         mha_block_softmax(&p, &rows, tile * KT, tiles, shown, w, &o);
-        mha_decode_values(&p, w, value, past_value, b, g, tile * KT, tiles * KT, bits, all_seen,
-                          &o);
+        mha_decode_values(w, values, keys, tiles * KT, bits, all_seen, &o);
     }
     mha_rows_end(&p, &rows, &o, split, sinks, output, lse, workspace);
 }
