@@ -7,7 +7,7 @@
  * keeps the largest score so far m, the sum l of exp(s - m), and the output o = sum exp(s - m) v.
  * When a block raises m, what was summed before is worth exp(m_old - m_new) of itself: l and o are
  * scaled once, and the block is added. At the end o / l is the output and m + ln l the LSE.
- * Each exponential is a power of two: see mha_unit.
+ * Each exponential is a power of two: see mha_block_softmax.
  *
  * Key tiles outside every row's range are never visited; tiles that a mask hides from all rows are
  * skipped before their scores are computed.
