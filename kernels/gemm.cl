@@ -15,26 +15,41 @@
  * A_STRIDE, elements from a row of A to the next.
  */
 #include "common/gemm_params.h"
-#include "common/tile.h"
+#include "common/transpose.h"
 
 #if !defined(A_STRIDE)
 #error "A_STRIDE must be defined"
 #endif
 
-__kernel void gemm_pack(const struct mha_gemm_params p, __global const float *w,
-                        __global float *scratch)
+__kernel MHA_WIDE void gemm_pack(const struct mha_gemm_params p, __global const float *w,
+                                 __global float *scratch)
 {
     const mha_i64 tile = (mha_i64)get_global_id(0);
     if (tile * KT >= p.N) {
         return;
     }
+    __global const float *rows = w + p.w_offset + tile * KT * p.w_stride;
     __global float *to = scratch + p.packed_w + tile * p.K * KT;
-    for (int c = 0; c < KT; ++c) {
-        const int exists = tile * KT + c < p.N;
-        __global const float *from =
-            w + p.w_offset + (exists ? tile * KT + c : p.N - 1) * p.w_stride;
-        for (mha_i64 k = 0; k < p.K; ++k) {
-            to[k * KT + c] = exists ? from[k] : 0.0f;
+    for (int first = 0; first < KT; first += VEC) {
+        const mha_i64 left = p.N - tile * KT - first;
+        mha_i64 k = 0;
+        for (; k + VEC <= p.K; k += VEC) {
+            mha_floatv v[VEC];
+#pragma unroll
+            for (int c = 0; c < VEC; ++c) {
+                v[c] = c < left ? MHA_LOADV(rows + (first + c) * p.w_stride + k)
+                                : (mha_floatv)(0.0f);
+            }
+            mha_transpose(v);
+#pragma unroll
+            for (int x = 0; x < VEC; ++x) {
+                MHA_STOREV(v[x], to + (k + x) * KT + first);
+            }
+        }
+        for (; k < p.K; ++k) {
+            for (int c = 0; c < VEC; ++c) {
+                to[k * KT + first + c] = c < left ? rows[(first + c) * p.w_stride + k] : 0.0f;
+            }
         }
     }
 }
