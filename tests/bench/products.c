@@ -47,11 +47,11 @@ static bool run(struct product *one, const struct mha_bench_device *device, doub
     const size_t at = one->next++ % (device->pool_bytes[0] / sizeof(float) / slice(s)) * slice(s);
     const gpu_mha_buffer a = {device->pool[0], at};
     const gpu_mha_buffer w = {device->pool[0], at + (size_t)(s->M * s->K)};
-    const gpu_mha_buffer c = {one->c, 0}, scratch = {one->scratch, 0};
+    const gpu_mha_buffer c = {one->c, 0}, scratch = {one->scratch, 0}, none = {NULL, 0};
     struct mha_chain chain;
     const double start = mha_milliseconds();
     mha_chain_begin(&chain, device->queue, 0, NULL);
-    const gpu_mha_status status = mha_gemm_launch(&one->gemm, &chain, a, w, c, scratch);
+    const gpu_mha_status status = mha_gemm_launch(&one->gemm, &chain, a, w, none, c, scratch);
     if (mha_chain_end(&chain, status, NULL) != GPU_MHA_OK) {
         mha_report_library_error("product");
         return false;
@@ -174,14 +174,12 @@ int main(int argc, char **argv)
         goto cleanup;
     }
     device.pool_bytes[0] = mha_bench_pool_bytes(&device);
-    device.pool[0] =
-        mha_bench_buffer(&device, CL_MEM_READ_WRITE, device.pool_bytes[0], "the pool");
+    device.pool[0] = mha_bench_buffer(&device, CL_MEM_READ_WRITE, device.pool_bytes[0], "the pool");
     if (device.pool[0] == NULL) {
         goto cleanup;
     }
     limits = mha_bench_limits_create(&device);
-    if (limits == NULL ||
-        !open_products(&device, clblast, argc - first, argv + first, seconds) ||
+    if (limits == NULL || !open_products(&device, clblast, argc - first, argv + first, seconds) ||
         !run_rounds(&device, limits)) {
         goto cleanup;
     }

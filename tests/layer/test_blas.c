@@ -133,9 +133,10 @@ static void multiply(struct mha_gemm *gemm, cl_command_queue queue, struct matri
                                          (size_t)a->span * sizeof(float), 1, &gate, &copied),
                      CL_SUCCESS);
 
+    const gpu_mha_buffer none = {NULL, 0};
     struct mha_chain chain;
     mha_chain_begin(&chain, queue, 1, &copied);
-    const gpu_mha_status status = mha_gemm_launch(gemm, &chain, at(a), at(w), at(c),
+    const gpu_mha_status status = mha_gemm_launch(gemm, &chain, at(a), at(w), none, at(c),
                                                   (gpu_mha_buffer){scratch, 3 * gemm->align_bytes});
     ASSERT_OK(mha_chain_end(&chain, status, &done));
     clSetUserEventStatus(gate, CL_COMPLETE);
@@ -286,7 +287,7 @@ START_TEST(an_empty_product_launches_nothing)
     ASSERT_OK(mha_gemm_warm(context, &gemm));
     ck_assert_uint_eq(gemm.scratch_bytes, 0);
     mha_chain_begin(&chain, ordered, 0, NULL);
-    ASSERT_OK(mha_gemm_launch(&gemm, &chain, none, none, none, none));
+    ASSERT_OK(mha_gemm_launch(&gemm, &chain, none, none, none, none, none));
     ck_assert_ptr_null(chain.last);
 }
 END_TEST
