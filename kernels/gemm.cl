@@ -19,6 +19,16 @@
 #include "common/gemm_params.h"
 #include "common/transpose.h"
 
+/* A line that will be read soon. A hint, where the compiler makes code for the CPU itself. */
+#if defined(__has_builtin) && (defined(__x86_64__) || defined(__aarch64__))
+#if __has_builtin(__builtin_prefetch)
+#define MHA_PREFETCH(pointer) __builtin_prefetch((const void *)(size_t)(pointer))
+#endif
+#endif
+#ifndef MHA_PREFETCH
+#define MHA_PREFETCH(pointer)
+#endif
+
 /* Terms that are summed in one go (see common/tile.h), and so the length of a part of K. */
 #define GEMM_CHAIN 256
 /* Floats from a private row to the next: a vector more, as for queries in common/tile.h. */
@@ -91,19 +101,21 @@ MHA_INLINE MHA_WIDE void mha_gemm_tile(const float *a, __global const float *w, 
     }
 }
 
-/* Elements [k, k + count) of `rows` rows of A. What lies beyond M repeats the last row. */
+/* Elements [k, k + count) of `rows` rows of A, `stride` apart. What lies beyond M repeats the last
+ * row. */
 MHA_INLINE MHA_WIDE void mha_gemm_load(const struct mha_gemm_params *p, __global const float *a,
-                                       mha_i64 row, int rows, mha_i64 k, int count, float *to)
+                                       mha_i64 row, int rows, mha_i64 k, int count, int stride,
+                                       float *to)
 {
     for (int r = 0; r < rows; ++r) {
         __global const float *from =
             a + p->a_offset + (row + r < p->M ? row + r : p->M - 1) * p->a_stride + k;
         int x = 0;
         for (; x + VEC <= count; x += VEC) {
-            *(mha_floatv *)(to + r * GEMM_ROW + x) = MHA_LOADV(from + x);
+            *(mha_floatv *)(to + r * stride + x) = MHA_LOADV(from + x);
         }
         for (; x < count; ++x) {
-            to[r * GEMM_ROW + x] = from[x];
+            to[r * stride + x] = from[x];
         }
     }
 }
@@ -145,7 +157,7 @@ __kernel MHA_WIDE void gemm_product(const struct mha_gemm_params p, __global con
     mha_floatv rows[MHA_GEMM_ROW_TILES * MQ * GEMM_ROW / VEC];
     for (mha_i64 k = 0; k < p.K; k += GEMM_CHAIN) {
         const int count = p.K - k < GEMM_CHAIN ? (int)(p.K - k) : GEMM_CHAIN;
-        mha_gemm_load(&p, a, row, row_tiles * MQ, k, count, (float *)rows);
+        mha_gemm_load(&p, a, row, row_tiles * MQ, k, count, GEMM_ROW, (float *)rows);
         for (int r = 0; r < row_tiles; ++r) {
             __global const float *w = scratch + p.packed_w + (first_tile * p.K + k) * KT;
             for (int t = 0; t < column_tiles; ++t) {
@@ -164,62 +176,81 @@ __kernel MHA_WIDE void gemm_product(const struct mha_gemm_params p, __global con
     }
 }
 
-/* Columns of gemm_thin that are summed at a time: THIN * MQ sums stay in registers. */
+/* Columns of gemm_thin that are summed at a time (THIN * MQ sums stay in registers), and the length
+ * of a part of K: the rows of A stay in the nearest cache. */
 #if MQ >= 6
 #define THIN 2
+#define THIN_PART 512
 #else
 #define THIN 4
+#define THIN_PART 2048
 #endif
+/* Floats from a private row to the next. */
+#define THIN_ROW (THIN_PART + VEC)
+
+/* A row of W from which the next columns are read; the last one stands in for those beyond N. */
+MHA_INLINE __global const float *mha_gemm_column(const struct mha_gemm_params *p,
+                                                 __global const float *w, mha_i64 column)
+{
+    return w + p->w_offset + (column < p->N ? column : p->N - 1) * p->w_stride;
+}
 
 /*
- * sum[r * VEC + n]: the products of row r of A and THIN rows of W, lane by lane, over all of K.
- * There are `rows` and `columns` of them; beyond, the last is taken again.
+ * Adds the products of all rows with THIN rows of W, lane by lane over `count` elements from k on,
+ * to total[r * VEC + n]. The same elements of the rows of W behind these are fetched meanwhile.
  */
-MHA_INLINE MHA_WIDE void mha_gemm_lanes(const struct mha_gemm_params *p, __global const float *a,
-                                        __global const float *w, int columns, mha_floatv *total)
+MHA_INLINE MHA_WIDE void mha_gemm_lanes(const struct mha_gemm_params *p, const float *a,
+                                        __global const float *w, mha_i64 column, mha_i64 k,
+                                        int count, mha_floatv *total)
 {
-    __global const float *weights[THIN];
-    mha_floatv whole[MQ * THIN];
+    __global const float *weights[THIN], *ahead[THIN];
+    mha_floatv sum[MQ * THIN];
+#pragma unroll
     for (int n = 0; n < THIN; ++n) {
-        weights[n] = w + (n < columns ? n : columns - 1) * p->w_stride;
+        weights[n] = mha_gemm_column(p, w, column + n) + k;
+        ahead[n] = mha_gemm_column(p, w, column + THIN + n) + k;
     }
 #pragma unroll
     for (int x = 0; x < MQ * THIN; ++x) {
-        whole[x] = 0.0f;
+        sum[x] = 0.0f;
     }
-    mha_i64 k = 0;
-    while (k + VEC <= p->K) {
-        mha_floatv sum[MQ * THIN];
+    for (int x = 0; x < count; x += VEC) {
+        mha_floatv part[THIN];
 #pragma unroll
-        for (int x = 0; x < MQ * THIN; ++x) {
-            sum[x] = 0.0f;
+        for (int n = 0; n < THIN; ++n) {
+            part[n] = MHA_LOADV(weights[n] + x);
+            MHA_PREFETCH(ahead[n] + x);
         }
-        const mha_i64 end = k + GEMM_CHAIN * VEC < p->K ? k + GEMM_CHAIN * VEC : p->K;
-        for (; k + VEC <= end; k += VEC) {
-            mha_floatv column[THIN];
+#pragma unroll
+        for (int r = 0; r < MQ; ++r) {
+            const mha_floatv row = *(const mha_floatv *)(a + r * THIN_ROW + x);
 #pragma unroll
             for (int n = 0; n < THIN; ++n) {
-                column[n] = MHA_LOADV(weights[n] + k);
+                sum[r * THIN + n] = MHA_FMA(row, part[n], sum[r * THIN + n]);
             }
-#pragma unroll
-            for (int r = 0; r < MQ; ++r) {
-                const mha_floatv x = MHA_LOADV(a + (r < p->M ? r : p->M - 1) * p->a_stride + k);
-#pragma unroll
-                for (int n = 0; n < THIN; ++n) {
-                    sum[r * THIN + n] = MHA_FMA(x, column[n], sum[r * THIN + n]);
-                }
-            }
-        }
-#pragma unroll
-        for (int x = 0; x < MQ * THIN; ++x) {
-            whole[x] += sum[x];
         }
     }
+#pragma unroll
     for (int r = 0; r < MQ; ++r) {
+#pragma unroll
         for (int n = 0; n < THIN; ++n) {
-            total[r * VEC + n] = whole[r * THIN + n];
+            total[r * VEC + n] += sum[r * THIN + n];
         }
     }
+}
+
+/* The sums over the lanes of VEC vectors, which are lost. */
+MHA_INLINE MHA_WIDE mha_floatv mha_gemm_join(mha_floatv *lanes)
+{
+    mha_transpose(lanes);
+#pragma unroll
+    for (int width = VEC / 2; width >= 1; width /= 2) {
+#pragma unroll
+        for (int x = 0; x < width; ++x) {
+            lanes[x] += lanes[x + width];
+        }
+    }
+    return lanes[0];
 }
 
 __kernel MHA_WIDE void gemm_thin(const struct mha_gemm_params p, __global const float *a,
@@ -230,28 +261,25 @@ __kernel MHA_WIDE void gemm_thin(const struct mha_gemm_params p, __global const 
     if (first >= p.N) {
         return;
     }
-    const int columns = p.N - first < VEC ? (int)(p.N - first) : VEC;
-    __global const float *rows = a + p.a_offset;
-    __global const float *weights = w + p.w_offset + first * p.w_stride;
     mha_floatv total[MQ * VEC];
-    for (int n = 0; n < VEC; n += THIN) {
-        const int at = n < columns ? n : columns - 1;
-        mha_gemm_lanes(&p, rows, weights + at * p.w_stride, columns - at, total + n);
+    mha_floatv rows[MQ * THIN_ROW / VEC];
+    for (int x = 0; x < MQ * VEC; ++x) {
+        total[x] = 0.0f;
+    }
+    const mha_i64 whole = p.K / VEC * VEC;
+    for (mha_i64 k = 0; k < whole; k += THIN_PART) {
+        const int count = whole - k < THIN_PART ? (int)(whole - k) : THIN_PART;
+        mha_gemm_load(&p, a, 0, MQ, k, count, THIN_ROW, (float *)rows);
+        for (int n = 0; n < VEC && first + n < p.N; n += THIN) {
+            mha_gemm_lanes(&p, (const float *)rows, w, first + n, k, count, total + n);
+        }
     }
     for (int r = 0; r < MQ && r < p.M; ++r) {
-        mha_floatv *lanes = total + r * VEC;
-        mha_transpose(lanes);
-#pragma unroll
-        for (int width = VEC / 2; width >= 1; width /= 2) {
-            for (int x = 0; x < width; ++x) {
-                lanes[x] += lanes[x + width];
-            }
-        }
-        mha_floatv sum = lanes[0];
-        for (mha_i64 k = p.K / VEC * VEC; k < p.K; ++k) {
-            const float x = rows[r * p.a_stride + k];
-            for (int n = 0; n < columns; ++n) {
-                ((float *)&sum)[n] = MHA_FMA(x, weights[n * p.w_stride + k], ((float *)&sum)[n]);
+        mha_floatv sum = mha_gemm_join(total + r * VEC);
+        for (mha_i64 k = whole; k < p.K; ++k) {
+            const float x = a[p.a_offset + r * p.a_stride + k];
+            for (int n = 0; n < VEC && first + n < p.N; ++n) {
+                ((float *)&sum)[n] += x * w[p.w_offset + (first + n) * p.w_stride + k];
             }
         }
         mha_gemm_store(&p, c, bias, r, first, sum);
