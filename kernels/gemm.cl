@@ -69,9 +69,9 @@ __kernel MHA_WIDE void gemm_pack(const struct mha_gemm_params p, __global const 
     }
 }
 
-/* Adds sum over k in [0, count) of a[r][k] w[k][n] to total[r * NV + n], or begins with it. */
+/* Adds sum over k in [0, count) of a[r][k] w[k][n] to total[r * NV + n]. */
 MHA_INLINE MHA_WIDE void mha_gemm_tile(const float *a, __global const float *w, int count,
-                                       int begins, mha_floatv *total)
+                                       mha_floatv *total)
 {
     mha_floatv sum[MQ * NV];
 #pragma unroll
@@ -97,7 +97,7 @@ MHA_INLINE MHA_WIDE void mha_gemm_tile(const float *a, __global const float *w, 
     }
 #pragma unroll
     for (int x = 0; x < MQ * NV; ++x) {
-        total[x] = begins ? sum[x] : total[x] + sum[x];
+        total[x] += sum[x];
     }
 }
 
@@ -155,6 +155,9 @@ __kernel MHA_WIDE void gemm_product(const struct mha_gemm_params p, __global con
     const int column_tiles = columns_left < p.column_tiles ? (int)columns_left : p.column_tiles;
     mha_floatv total[MHA_GEMM_TILES * MQ * NV];
     mha_floatv rows[MHA_GEMM_ROW_TILES * MQ * GEMM_ROW / VEC];
+    for (int x = 0; x < row_tiles * column_tiles * MQ * NV; ++x) {
+        total[x] = 0.0f;
+    }
     for (mha_i64 k = 0; k < p.K; k += GEMM_CHAIN) {
         const int count = p.K - k < GEMM_CHAIN ? (int)(p.K - k) : GEMM_CHAIN;
         mha_gemm_load(&p, a, row, row_tiles * MQ, k, count, GEMM_ROW, (float *)rows);
@@ -162,7 +165,7 @@ __kernel MHA_WIDE void gemm_product(const struct mha_gemm_params p, __global con
             __global const float *w = scratch + p.packed_w + (first_tile * p.K + k) * KT;
             for (int t = 0; t < column_tiles; ++t) {
                 mha_gemm_tile((const float *)rows + r * MQ * GEMM_ROW, w + t * p.K * KT, count,
-                              k == 0, total + (r * column_tiles + t) * MQ * NV);
+                              total + (r * column_tiles + t) * MQ * NV);
             }
         }
     }
