@@ -14,8 +14,9 @@ static const struct product_shape shapes[] = {
 
 START_TEST(products)
 {
-    ck_assert_int_eq(setenv("GPU_MHA_TILE", "4,4,2,2", 1), 0);
-    product_try(&shapes[_i], &mha_gemm_tile, product_ordered, 400 + (uint64_t)_i);
+    static const char *const tiles[] = {"4,4,2,2", "6,4,1,2"};
+    ck_assert_int_eq(setenv("GPU_MHA_TILE", tiles[_i % 2], 1), 0);
+    product_try(&shapes[_i / 2], &mha_gemm_tile, product_ordered, 400 + (uint64_t)_i);
 }
 END_TEST
 
@@ -25,7 +26,7 @@ int main(void)
     TCase *tests = tcase_create("gemm");
     tcase_set_timeout(tests, 300);
     tcase_add_checked_fixture(tests, product_open, product_close);
-    tcase_add_loop_test(tests, products, 0, (int)(sizeof shapes / sizeof shapes[0]));
+    tcase_add_loop_test(tests, products, 0, 2 * (int)(sizeof shapes / sizeof shapes[0]));
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
