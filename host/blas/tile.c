@@ -3,8 +3,12 @@
  * scratch, unless there are so few rows that each element of W is wanted once.
  */
 #include "cl/tile.h"
+
+#include <inttypes.h>
+
 #include "blas/gemm.h"
 #include "common/gemm_params.h"
+#include "core/log.h"
 
 /* What it costs to copy a tile's rows, and to read packed columns that were not read just before,
  * in percent of the product of a tile. */
@@ -73,7 +77,13 @@ static gpu_mha_status prepare(gpu_mha_context *context, struct mha_gemm *gemm)
     }
     const int64_t KT = (int64_t)tile.VEC * tile.NV;
     gemm->column_tiles = mha_size_ceil_div(s->N, KT);
-    choose_block(gemm, mha_size_ceil_div(s->M, tile.MQ), context->device.compute_units);
+    choose_block(gemm, mha_size_ceil_div(s->M, tile.MQ),
+                 mha_size_mul(context->device.compute_units, (int64_t)tile.local));
+    mha_log(MHA_LOG_DEBUG,
+            "take %" PRId64 " blocks of %d x %d tiles of %dx%" PRId64 " for a product of %" PRId64
+            " x %" PRId64 " x %" PRId64,
+            gemm->product_items, gemm->block_rows, gemm->block_columns, tile.MQ, KT, s->M, s->N,
+            s->K);
     const int64_t packed = mha_size_mul(mha_size_mul(gemm->column_tiles, KT), s->K);
     const int64_t bytes = mha_size_mul(packed, (int64_t)sizeof(float));
     MHA_RETURN_IF(!mha_size_fits(bytes) || !mha_size_fits(gemm->product_items), GPU_MHA_UNSUPPORTED,
