@@ -13,7 +13,7 @@
 /* What it costs to copy a tile's rows, and to read packed columns that were not read just before,
  * in percent of the product of a tile. */
 #define COPY_COST 60
-#define COLUMN_COST 6
+#define COLUMN_COST 2
 
 /* Columns of a block at most: a part of K of them stays in a core's cache. */
 #define COLUMN_TILES_MAX 24

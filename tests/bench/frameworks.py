@@ -216,8 +216,8 @@ class OnnxRuntime:
 
 
 class OnnxLayer:
-    """The Attention of ONNX Runtime's transformer optimizer, which projects its input, and the output
-    map behind it. Weights are constants, so that they are packed beforehand."""
+    """ONNX Runtime's Attention, which projects its input, and the output map behind it. Weights are
+    constants, so that they are packed beforehand."""
 
     def __init__(self, shape, inputs, threads):
         import onnxruntime

@@ -80,9 +80,9 @@ class Layer:
         return self.H * self.D
 
     def inputs(self):
-        """Copies of (input (B, N, width), weights, biases): weights (4, width, width) as torch.nn.Linear
-        stores them, of q, k, v and the output, with variance 1 / width; biases (4, width) and input
-        with variance 1."""
+        """Copies of (input (B, N, width), weights, biases): weights (4, width, width) of q, k, v and
+        the output, as torch.nn.Linear stores them, with variance 1 / width; biases (4, width) and
+        input with variance 1."""
         random = np.random.default_rng(20220527)
         size = 4 * (self.B * self.N * self.width + 4 * self.width**2)
         count = int(min(COPIES_MOST, max(2, -(-TOUCHED_BYTES // size))))
