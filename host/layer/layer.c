@@ -131,12 +131,15 @@ static gpu_mha_status launch_map(struct mha_layer *layer, enum mha_layer_map whi
     const gpu_mha_buffer product = converts ? part(space, layer->parts.product) : output;
     gpu_mha_buffer scratch = part(space, layer->parts.scratch);
     scratch.offset *= sizeof(float);
-    MHA_TRY(mha_gemm_launch(&layer->gemms[which], chain, input, weight, product, scratch));
-    if (!converts && !map->has_bias) {
+    struct mha_gemm *gemm = &layer->gemms[which];
+    const int inside = map->has_bias && weight_type == GPU_MHA_F32 && gemm->kind->adds_bias;
+    const int behind = map->has_bias && !inside;
+    MHA_TRY(mha_gemm_launch(gemm, chain, input, weight, inside ? bias : none, product, scratch));
+    if (!converts && !behind) {
         return GPU_MHA_OK;
     }
     return convert(layer, chain, map->M, map->N, product, GPU_MHA_F32, output, map->output_type,
-                   bias, map->has_bias ? (int)weight_type + 1 : 0);
+                   bias, behind ? (int)weight_type + 1 : 0);
 }
 
 static gpu_mha_status launch_attention(struct mha_layer *layer, const gpu_mha_layer_buffers *b,

@@ -9,7 +9,7 @@
 #ifndef MHA_PACK_H
 #define MHA_PACK_H
 
-#include "common/tile.h"
+#include "common/transpose.h"
 
 #if defined(__clang__)
 #define MHA_STORE_PACKED(value, pointer) (*(MHA_PACKED mha_floatv_unaligned *)(pointer) = (value))
@@ -47,29 +47,6 @@ MHA_INLINE mha_i64 mha_packed_keys(const struct mha_params *p, __global const vo
                                    mha_i64 b)
 {
     return mha_wants_every_key(p) ? p->NT : mha_key_length(p, key_lengths, b);
-}
-
-/*
- * Rows to columns, VEC by VEC: log2 VEC rounds, each interleaving the first half of the vectors
- * with the second.
- */
-MHA_INLINE MHA_WIDE void mha_transpose(mha_floatv *v)
-{
-#pragma unroll
-    for (int round = 1; round < VEC; round *= 2) {
-        mha_floatv zipped[VEC];
-#pragma unroll
-        for (int x = 0; x < VEC / 2; ++x) {
-            zipped[2 * x].even = v[x].lo;
-            zipped[2 * x].odd = v[x + VEC / 2].lo;
-            zipped[2 * x + 1].even = v[x].hi;
-            zipped[2 * x + 1].odd = v[x + VEC / 2].hi;
-        }
-#pragma unroll
-        for (int x = 0; x < VEC; ++x) {
-            v[x] = zipped[x];
-        }
-    }
 }
 
 /* Elements [d, d + VEC) of a row, 0 behind the last. */

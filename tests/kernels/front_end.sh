@@ -36,7 +36,7 @@ for file in "$kernels"/*.cl; do
                 set -- $tile $heads
                 compile "$file" -D MQ="$1" -D MR="$1" -D VEC="$2" -D NV="$3" -D TB="$4" \
                     -D DK="$5" -D DV="$6" -D MHA_HAS_FMA="$fma" \
-                    -D A_STRIDE=7 -D KEY_TYPE=0 -D VALUE_TYPE=1 -D HEAD_KEYS=64 || exit 1
+                    -D KEY_TYPE=0 -D VALUE_TYPE=1 -D HEAD_KEYS=64 || exit 1
                 compiled=$((compiled + 1))
             done
         done
