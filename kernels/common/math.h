@@ -103,6 +103,15 @@ MHA_INLINE mha_floatv mha_exp2_v(mha_floatv x)
     return mha_scale_by_power_v(p, t, x < MHA_LOWEST);
 }
 
+MHA_INLINE float mha_exp2(float x)
+{
+    const float t = x + MHA_ROUNDER;
+    const float f = x - (t - MHA_ROUNDER);
+    float p;
+    MHA_EXP2_POLYNOMIAL(float, f, p)
+    return mha_scale_by_power(p, t, x < MHA_LOWEST);
+}
+
 /* f = y log2 e - n. Without a fused multiply-add, 355 / 512 is the part of ln 2 that is exact. */
 #if MHA_HAS_FMA
 #define MHA_EXP_REDUCE(type, y, n, f)                                                              \
