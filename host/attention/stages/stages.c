@@ -15,7 +15,8 @@ static int64_t rows(const struct mha_attention *a)
 static int64_t row_tiles(const struct mha_attention *a)
 {
     const gpu_mha_desc *d = &a->problem.desc;
-    return mha_size_mul(mha_size_mul(d->B, d->H), mha_size_ceil_div(d->NQ, a->variant.tile.MQ));
+    return mha_size_mul(mha_size_mul(d->B, d->H),
+                        mha_size_ceil_div(d->NQ, a->variant.shape.tile.MQ));
 }
 
 static int64_t row_tiles_by_split(const struct mha_attention *a)
@@ -31,7 +32,8 @@ static int64_t groups_by_split(const struct mha_attention *a)
 
 static int64_t score_blocks(const struct mha_attention *a)
 {
-    return mha_size_mul(row_tiles(a), mha_size_ceil_div(a->variant.tiles, a->variant.tile.TB));
+    return mha_size_mul(row_tiles(a),
+                        mha_size_ceil_div(a->variant.tiles, a->variant.shape.tile.TB));
 }
 
 static int64_t averaged_weights(const struct mha_attention *a)
@@ -116,7 +118,7 @@ gpu_mha_status mha_stage_prepare(struct mha_attention *a, gpu_mha_context *conte
     MHA_RETURN_IF(!mha_size_fits(items), GPU_MHA_UNSUPPORTED,
                   "%s needs more work-items than this machine can address", stage->kernel);
     struct mha_options options = {{0}};
-    mha_tile_options(&options, &v->tile, a->problem.desc.DK, a->problem.desc.DV);
+    mha_tile_options(&options, &v->shape.tile, a->problem.desc.DK, a->problem.desc.DV);
     if (stage->typed) {
         mha_options_int(&options, "KEY_TYPE", a->problem.key.type);
         mha_options_int(&options, "VALUE_TYPE", a->problem.value.type);
@@ -124,7 +126,7 @@ gpu_mha_status mha_stage_prepare(struct mha_attention *a, gpu_mha_context *conte
     const int index = a->stage_count;
     const gpu_mha_status status =
         mha_kernel_create(context->programs, &context->device, stage->file, stage->kernel, &options,
-                          v->tile.local, &a->kernels[index]);
+                          v->shape.tile.local, &a->kernels[index]);
     mha_options_free(&options);
     if (status == GPU_MHA_OK) {
         a->stages[index] = stage;
