@@ -51,7 +51,7 @@ static void report(const struct mha_contest *contest, const gpu_mha_tune_options
     progress.struct_size = sizeof progress;
     progress.kind = contest->kind;
     progress.count = contest->count;
-    progress.rounds = MHA_CONTEST_ROUNDS;
+    progress.rounds = contest->rounds;
     progress.candidate =
         progress.state == GPU_MHA_TUNE_TIMING ? "" : contest->entrants[progress.index].text;
     progress.reason = progress.reason == NULL ? "" : progress.reason;
@@ -104,6 +104,22 @@ static gpu_mha_status enter(struct mha_contest *contest, int index, uint64_t *tu
     return GPU_MHA_OK;
 }
 
+/* The time that an entrant has in one round. */
+static int64_t round_time(const gpu_mha_tune_options *options)
+{
+    return (int64_t)(options->seconds * 1e9 / MHA_CONTEST_ROUNDS);
+}
+
+/* Fewer where runs are so long that even one in each round takes more than all of the time. */
+static int count_rounds(int64_t run_ns, const gpu_mha_tune_options *options)
+{
+    int rounds = MHA_CONTEST_ROUNDS;
+    while (rounds > MHA_CONTEST_ROUNDS_LEAST && (double)run_ns * rounds > options->seconds * 1e9) {
+        rounds -= 2; /* stays odd: the median is one of them */
+    }
+    return rounds;
+}
+
 static gpu_mha_status enter_all(struct mha_contest *contest, const gpu_mha_tune_options *options,
                                 uint64_t *turn)
 {
@@ -134,7 +150,9 @@ static gpu_mha_status enter_all(struct mha_contest *contest, const gpu_mha_tune_
     }
     for (int i = 1; i < contest->count; i++) {
         const struct mha_entrant *entrant = &contest->entrants[i];
-        if (!entrant->dropped && entrant->first_ns / SLOWEST > best) {
+        /* A short run is measured even so: the first ones may have met with a busy machine. */
+        if (!entrant->dropped && entrant->first_ns / SLOWEST > best &&
+            entrant->first_ns > round_time(options)) {
             char reason[96];
             snprintf(reason, sizeof reason, "it takes %.4g ms, the best one %.4g",
                      (double)entrant->first_ns * 1e-6, (double)best * 1e-6);
@@ -182,8 +200,8 @@ static int judge(struct mha_contest *contest, const gpu_mha_tune_options *option
         if (entrant->dropped) {
             continue;
         }
-        qsort(entrant->round_ns, MHA_CONTEST_ROUNDS, sizeof entrant->round_ns[0], by_value);
-        entrant->median_ns = entrant->round_ns[MHA_CONTEST_ROUNDS / 2];
+        qsort(entrant->round_ns, (size_t)contest->rounds, sizeof entrant->round_ns[0], by_value);
+        entrant->median_ns = entrant->round_ns[contest->rounds / 2];
         report(contest, options,
                (gpu_mha_tune_progress){.state = GPU_MHA_TUNE_MEASURED,
                                        .index = i,
@@ -202,13 +220,13 @@ static gpu_mha_status hold(struct mha_contest *contest, const gpu_mha_tune_optio
 {
     uint64_t turn = 0;
     MHA_TRY(enter_all(contest, options, &turn));
-    const double round_ns = options->seconds * 1e9 / MHA_CONTEST_ROUNDS;
     for (int i = 0; i < contest->count; i++) {
         struct mha_entrant *entrant = &contest->entrants[i];
-        const double runs = round_ns / (double)(entrant->first_ns > 0 ? entrant->first_ns : 1);
+        const int64_t runs = round_time(options) / (entrant->first_ns > 0 ? entrant->first_ns : 1);
         entrant->runs = runs < 1 ? 1 : runs > RUNS_MAX ? RUNS_MAX : (int)runs;
     }
-    for (int round = 0; round < MHA_CONTEST_ROUNDS; round++) {
+    contest->rounds = count_rounds(contest->entrants[0].first_ns, options);
+    for (int round = 0; round < contest->rounds; round++) {
         report(contest, options,
                (gpu_mha_tune_progress){.state = GPU_MHA_TUNE_TIMING, .round = round});
         MHA_TRY(take_turns(contest, options, round, &turn));

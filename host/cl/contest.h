@@ -11,7 +11,7 @@
 #include "cl/context.h"
 #include "cl/tuned.h"
 
-enum { MHA_CONTEST_MAX = 32, MHA_CONTEST_ROUNDS = 9 };
+enum { MHA_CONTEST_MAX = 32, MHA_CONTEST_ROUNDS = 9, MHA_CONTEST_ROUNDS_LEAST = 3 };
 
 struct mha_entrant {
     char text[MHA_TUNED_WORD]; /* the caller's: names it in the tuning file */
@@ -26,7 +26,8 @@ struct mha_contest {
     char kind[MHA_TUNED_WORD]; /* the key in the tuning file */
     int count;
     struct mha_entrant entrants[MHA_CONTEST_MAX]; /* 0 is the default */
-    cl_command_queue queue;                       /* in-order; made and released here */
+    int rounds;
+    cl_command_queue queue; /* in-order; made and released here */
     void *job;
     /*
      * Builds entrant `index` and runs it once on inputs 0; for entrant 0, which comes first, makes
