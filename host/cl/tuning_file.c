@@ -150,8 +150,8 @@ void mha_tuning_file_load(const struct mha_tuning_file *file, struct mha_tuned_l
  */
 static void lock_directory(int dir)
 {
-    const struct timespec pause = {0, 5000000};
-    for (int tries = 0; tries < 400; tries++) {
+    const struct timespec pause = {0, 1000000};
+    for (int tries = 0; tries < 10000; tries++) {
         if (flock(dir, LOCK_EX | LOCK_NB) == 0 || (errno != EWOULDBLOCK && errno != EINTR)) {
             return;
         }
