@@ -68,6 +68,7 @@ static struct mha_params params_of(const struct mha_problem *p, const struct mha
     k.tiles = v->tiles;
     k.splits = v->splits;
     k.score_pitch = v->tiles * v->KT;
+    k.row_pitch = v->row_pitch;
     return k;
 }
 
@@ -79,7 +80,7 @@ static gpu_mha_status carve(struct mha_attention *a, const struct mha_device *de
     const int64_t key_tiles = mha_size_mul(mha_size_mul(d->B, d->HKV), v->tiles);
     const int64_t rows = mha_problem_lse_count(&a->problem);
     struct mha_carver carver = {0};
-    if (v->shape.path != MHA_PATH_DECODE) {
+    if (v->shape.path == MHA_PATH_FUSED || v->shape.path == MHA_PATH_STAGED) {
         k->packed_key = mha_carve(&carver, mha_size_mul(key_tiles, d->DK * v->KT));
         k->packed_value = mha_carve(&carver, mha_size_mul(key_tiles, (int64_t)v->DVP * v->KT));
         k->value_special = mha_carve(&carver, key_tiles);
@@ -133,6 +134,8 @@ static gpu_mha_status prepare_stages(struct mha_attention *a, gpu_mha_context *c
     static const struct mha_stage *const paths[][MHA_STAGES_MAX + 1] = {
         [MHA_PATH_FUSED] = {&mha_stage_pack_key, &mha_stage_pack_value, &mha_stage_fused},
         [MHA_PATH_DECODE] = {&mha_stage_decode},
+        [MHA_PATH_SHARED] = {&mha_stage_shared},
+        [MHA_PATH_ROWS] = {&mha_stage_rows},
         [MHA_PATH_STAGED] = {&mha_stage_pack_key, &mha_stage_pack_value, &mha_stage_scores,
                              &mha_stage_softmax, &mha_stage_weighted_sum},
     };
@@ -199,7 +202,12 @@ void mha_attention_destroy(struct mha_attention *a)
 
 static const char *path_name(enum mha_path path)
 {
-    return path == MHA_PATH_FUSED ? "fused" : path == MHA_PATH_DECODE ? "decode" : "staged";
+    static const char *const names[] = {[MHA_PATH_FUSED] = "fused",
+                                        [MHA_PATH_DECODE] = "decode",
+                                        [MHA_PATH_SHARED] = "shared",
+                                        [MHA_PATH_ROWS] = "rows",
+                                        [MHA_PATH_STAGED] = "staged"};
+    return names[path];
 }
 
 void mha_attention_text(const struct mha_attention *a, char *text, size_t size)
@@ -209,8 +217,8 @@ void mha_attention_text(const struct mha_attention *a, char *text, size_t size)
         snprintf(text, size, "nothing to compute");
         return;
     }
-    const int length =
-        snprintf(text, size, "%s %dx%d", path_name(v->shape.path), v->shape.tile.MQ, v->KT);
+    const int length = snprintf(text, size, "%s %dx%d", path_name(v->shape.path),
+                                mha_shape_rows(&v->shape), v->KT);
     if (v->splits > 1 && length > 0 && (size_t)length < size) {
         snprintf(text + length, size - (size_t)length, " split %" PRId64, v->splits);
     }
