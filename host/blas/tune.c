@@ -34,6 +34,11 @@ static gpu_mha_status make_inputs(struct job *job, cl_command_queue queue)
 {
     const struct mha_gemm_shape *s = &job->shape;
     const size_t f32 = sizeof(float);
+    const int64_t most = s->M * s->K + s->N * s->K + s->M * s->N; /* each at most 2^40 */
+    MHA_RETURN_IF(!mha_size_fits(mha_size_mul(most, (int64_t)f32)), GPU_MHA_UNSUPPORTED,
+                  "a product of (%" PRId64 ", %" PRId64 ") and (%" PRId64 ", %" PRId64
+                  ") is more than this machine can address",
+                  s->M, s->K, s->K, s->N);
     MHA_TRY(make_buffer(job, (size_t)(s->M * s->K) * f32, "input", &job->a));
     MHA_TRY(make_buffer(job, (size_t)(s->N * s->K) * f32, "weight", &job->w));
     MHA_TRY(make_buffer(job, (size_t)(s->M * s->N) * f32, "result", &job->c));
