@@ -322,6 +322,26 @@ START_TEST(every_candidate_is_measured_and_the_winner_taken)
 }
 END_TEST
 
+/*
+ * The kernels for GPUs run anywhere; here the device only says that it is one, without local memory
+ * to speak of: what shares it is built for minutes by compilers for CPUs.
+ */
+START_TEST(candidates_for_gpus_agree_too)
+{
+    struct told told = {0};
+    const gpu_mha_tune_options options = {
+        .struct_size = sizeof options, .seconds = 1e-3, .progress = tell, .user = &told};
+    gpu_mha_tune_result result = {.struct_size = sizeof result};
+    context->device.type = CL_DEVICE_TYPE_GPU;
+    context->device.local_is_global = 1;
+    ck_assert_msg(gpu_mha_tune(context, &problems[0], &options, &result) == GPU_MHA_OK, "%s",
+                  gpu_mha_last_error());
+    ck_assert_int_ge(told.count, 4);
+    ck_assert_int_eq(told.dropped + told.measured, told.count);
+    ck_assert_ptr_nonnull(strstr(result.default_text, "rows "));
+}
+END_TEST
+
 START_TEST(a_dry_run_changes_nothing)
 {
     const gpu_mha_tune_options dry = {.seconds = 1e-3, .dry_run = 1};
@@ -554,6 +574,7 @@ static Suite *tune_suite(void)
     tcase_add_test(kept, a_damaged_file_is_told_and_does_without);
 
     tcase_add_loop_test(measured, every_candidate_is_measured_and_the_winner_taken, 0, PROBLEMS);
+    tcase_add_test(measured, candidates_for_gpus_agree_too);
     tcase_add_test(measured, a_dry_run_changes_nothing);
     tcase_add_test(measured, with_caching_off_it_holds_for_the_context);
     tcase_add_test(measured, blocking_calls_take_the_winner);
