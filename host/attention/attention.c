@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "attention/choice.h"
 #include "attention/stages/stages.h"
 #include "attention/workspace.h"
 #include "core/log.h"
@@ -179,7 +180,12 @@ static int has_smaller(const struct mha_attention *a, gpu_mha_status status)
 static gpu_mha_status prepare(struct mha_attention *a, gpu_mha_context *context,
                               const gpu_mha_desc *desc, const struct mha_shape *wanted)
 {
+    struct mha_shape tuned;
+    struct mha_tuned_entry entry;
     MHA_TRY(mha_problem_read(desc, &a->problem));
+    if (wanted == NULL && mha_choice_tuned(context, &a->problem, &tuned, &entry)) {
+        wanted = &tuned;
+    }
     MHA_TRY(mha_variant_choose(&a->problem, &context->device, wanted, &a->variant));
     if (a->problem.empty_output) {
         return GPU_MHA_OK;

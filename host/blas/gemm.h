@@ -2,12 +2,14 @@
  * Matrix products for linear maps: C (M, N) = A (M, K) * W (N, K)^T in single precision. Prepared
  * once for its shape, launched any number of times from any thread.
  *
- * Behind it stands one of several implementations (struct mha_gemm_kind), chosen by device.
+ * Behind it stands one of several implementations (struct mha_gemm_kind), chosen by device
+ * and measurement (choose.c).
  */
 #ifndef MHA_BLAS_GEMM_H
 #define MHA_BLAS_GEMM_H
 
 #include "cl/context.h"
+#include "cl/tuned.h"
 #include "core/size.h"
 
 struct mha_gemm_shape {
@@ -18,7 +20,7 @@ struct mha_gemm_shape {
 struct mha_gemm;
 
 struct mha_gemm_kind {
-    const char *name; /* for the plan's text */
+    const char *name; /* for the plan's text and the tuning file */
     int adds_bias;    /* launch takes a bias */
     gpu_mha_status (*prepare)(gpu_mha_context *context, struct mha_gemm *gemm);
     gpu_mha_status (*warm)(gpu_mha_context *context);
@@ -49,8 +51,19 @@ gpu_mha_status mha_gemm_prepare(gpu_mha_context *context, const struct mha_gemm_
 gpu_mha_status mha_gemm_prepare_with(const struct mha_gemm_kind *kind, gpu_mha_context *context,
                                      const struct mha_gemm_shape *shape, struct mha_gemm *gemm);
 
-/* The implementation that mha_gemm_prepare takes on a device. */
-const struct mha_gemm_kind *mha_gemm_kind_for(const struct mha_device *device);
+/* The key of products in the tuning file; the value is the name of an implementation. */
+#define MHA_GEMM_KEY "product"
+enum { MHA_GEMM_KINDS = 2 };
+
+/* The implementations by number, 0 the one that is taken on a device without measurement. */
+const struct mha_gemm_kind *mha_gemm_candidate(const struct mha_device *device, int index);
+
+/*
+ * The implementation that mha_gemm_prepare takes: the measured one, with its *entry, or the
+ * default, and entry->key is "".
+ */
+const struct mha_gemm_kind *mha_gemm_kind_for(gpu_mha_context *context,
+                                              struct mha_tuned_entry *entry);
 
 void mha_gemm_destroy(struct mha_gemm *gemm); /* NULL-safe, also for a zeroed struct */
 
