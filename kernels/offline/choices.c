@@ -2,10 +2,12 @@
  * What the library builds and launches, on devices that are not here:  choices OUT_DIR [LABEL...]
  *
  * For each device of devices.h (or those named) and each problem below it makes a plan and runs it
- * on the driver of driver.c. OUT_DIR gets each kernel source once, as the library hands it to a
- * compiler, and `launches.tsv`, a line for each launch: device, problem, what the plan calls
- * itself, kernel, source file, work-items, work-items per group, bytes of local arguments, build
- * options. So what is compiled offline is what the host would choose, and said in one place.
+ * on the driver of driver.c; of the small operators it makes plans. So what is compiled offline is
+ * what the host would choose, and said in one place. OUT_DIR gets
+ *   N.cl          each source once, as the library hands it to a compiler
+ *   builds.tsv    a line for each build: device, problem, source file, build options
+ *   launches.tsv  a line for each launch: device, problem, what the plan calls itself, kernel,
+ *                 source file, work-items, work-items per group, bytes of local arguments, options
  *
  * GPU_MHA_TILE and the like work as they do for the library.
  */
@@ -58,14 +60,15 @@ enum { PROBLEM_COUNT = sizeof problems / sizeof problems[0] };
 
 struct list {
     const char *directory;
-    FILE *launches;
+    FILE *builds, *launches;
     const char *device, *problem, *plan;
     char *sources[SOURCES_MAX]; /* the texts written so far; the number names the file */
     int source_count;
     int failed;
 };
 
-static int write_source(struct list *list, const char *kernel, const char *source)
+/* The number of a source, which is written when it is first seen. */
+static int number_of(struct list *list, const char *source)
 {
     for (int i = 0; i < list->source_count; ++i) {
         if (strcmp(list->sources[i], source) == 0) {
@@ -78,7 +81,7 @@ static int write_source(struct list *list, const char *kernel, const char *sourc
     snprintf(path, sizeof path, "%s/%d.cl", list->directory, number);
     FILE *file = copy == NULL ? NULL : fopen(path, "w");
     if (file == NULL || fputs(source, file) < 0 || fclose(file) != 0) {
-        fprintf(stderr, "choices: %s, for kernel %s, cannot be written\n", path, kernel);
+        fprintf(stderr, "choices: %s cannot be written\n", path);
         exit(1);
     }
     strcpy(copy, source);
@@ -86,13 +89,19 @@ static int write_source(struct list *list, const char *kernel, const char *sourc
     return number;
 }
 
-static void report(const struct driver_launch *launch, void *user)
+static void list_build(const char *source, const char *options, void *user)
 {
     struct list *list = user;
-    const int number = write_source(list, launch->kernel, launch->source);
+    fprintf(list->builds, "%s\t%s\t%d.cl\t%s\n", list->device, list->problem,
+            number_of(list, source), options);
+}
+
+static void list_launch(const struct driver_launch *launch, void *user)
+{
+    struct list *list = user;
     fprintf(list->launches, "%s\t%s\t%s\t%s\t%d.cl\t%zu\t%zu\t%zu\t%s\n", list->device,
-            list->problem, list->plan, launch->kernel, number, launch->global, launch->local,
-            launch->local_argument_bytes, launch->options);
+            list->problem, list->plan, launch->kernel, number_of(list, launch->source),
+            launch->global, launch->local, launch->local_argument_bytes, launch->options);
 }
 
 /* One buffer, large enough for anything, stands for every array. */
@@ -131,23 +140,50 @@ static gpu_mha_status run(gpu_mha_context *context, const gpu_mha_desc *desc, st
     return status;
 }
 
+static gpu_mha_status plan_operators(gpu_mha_context *context)
+{
+    const gpu_mha_merge_desc merge = {.B = 1, .H = 2, .NQ = 3, .DV = 4};
+    const gpu_mha_rotary_desc rotary = {.B = 1, .H = 2, .N = 3, .D = 4};
+    const gpu_mha_cache_desc cache = {.B = 1, .H = 2, .D = 3, .N = 4, .NC = 5};
+    gpu_mha_plan *plans[3] = {NULL};
+    gpu_mha_status status = gpu_mha_merge_plan_create(context, &merge, &plans[0]);
+    if (status == GPU_MHA_OK) {
+        status = gpu_mha_rotary_plan_create(context, &rotary, &plans[1]);
+    }
+    if (status == GPU_MHA_OK) {
+        status = gpu_mha_cache_plan_create(context, &cache, &plans[2]);
+    }
+    for (int p = 0; p < 3; ++p) {
+        gpu_mha_plan_release(plans[p]);
+    }
+    return status;
+}
+
+static void complain(struct list *list)
+{
+    fprintf(stderr, "choices: %s, %s: %s\n", list->device, list->problem, gpu_mha_last_error());
+    list->failed = 1;
+}
+
 static void list_device(struct list *list, const struct driver_device *device)
 {
     driver_use(device);
     list->device = device->label;
+    list->problem = "context";
     gpu_mha_context *context = NULL;
     if (gpu_mha_context_create(NULL, &context) != GPU_MHA_OK) {
-        fprintf(stderr, "choices: %s: %s\n", device->label, gpu_mha_last_error());
-        list->failed = 1;
+        complain(list);
         return;
     }
     for (int p = 0; p < PROBLEM_COUNT; ++p) {
         list->problem = problems[p].name;
         if (run(context, &problems[p].desc, list) != GPU_MHA_OK) {
-            fprintf(stderr, "choices: %s, %s: %s\n", device->label, problems[p].name,
-                    gpu_mha_last_error());
-            list->failed = 1;
+            complain(list);
         }
+    }
+    list->problem = "operators";
+    if (plan_operators(context) != GPU_MHA_OK) {
+        complain(list);
     }
     gpu_mha_context_release(context);
 }
@@ -161,24 +197,31 @@ static int is_wanted(const char *label, int count, char **labels)
     return wanted;
 }
 
+static FILE *open_list(const char *directory, const char *name)
+{
+    char path[1024];
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    FILE *file = fopen(path, "w");
+    if (file == NULL) {
+        fprintf(stderr, "choices: %s cannot be written\n", path);
+        exit(1);
+    }
+    return file;
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 2) {
         fprintf(stderr, "usage: choices OUT_DIR [LABEL...]\n");
         return 2;
     }
-    char path[1024];
     struct list list = {.directory = argv[1]};
-    snprintf(path, sizeof path, "%s/launches.tsv", argv[1]);
-    list.launches = fopen(path, "w");
-    if (list.launches == NULL) {
-        fprintf(stderr, "choices: %s cannot be written\n", path);
-        return 1;
-    }
+    list.builds = open_list(argv[1], "builds.tsv");
+    list.launches = open_list(argv[1], "launches.tsv");
     /* Nothing that belongs to the user is read or written, and every device is the default one. */
     setenv("GPU_MHA_CACHE_DIR", "off", 1);
     unsetenv("GPU_MHA_DEVICE");
-    driver_on_launch(report, &list);
+    driver_tell(&(struct driver_listener){list_build, list_launch, &list});
     for (int d = 0; d < OFFLINE_DEVICE_COUNT; ++d) {
         if (is_wanted(offline_devices[d].label, argc - 2, argv + 2)) {
             list_device(&list, &offline_devices[d]);
@@ -187,8 +230,8 @@ int main(int argc, char **argv)
     for (int i = 0; i < list.source_count; ++i) {
         free(list.sources[i]);
     }
-    if (fclose(list.launches) != 0) {
-        fprintf(stderr, "choices: %s cannot be written\n", path);
+    if (fclose(list.builds) != 0 || fclose(list.launches) != 0) {
+        fprintf(stderr, "choices: %s cannot be written to\n", argv[1]);
         return 1;
     }
     return list.failed;

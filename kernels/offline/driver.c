@@ -24,18 +24,16 @@ static char platform_handle, device_handle, context_handle, queue_handle, event_
 #define HANDLE(type, object) ((type)(void *)&(object))
 
 static const struct driver_device *device;
-static void (*report_launch)(const struct driver_launch *launch, void *user);
-static void *report_user;
+static struct driver_listener listener;
 
 void driver_use(const struct driver_device *described)
 {
     device = described;
 }
 
-void driver_on_launch(void (*report)(const struct driver_launch *launch, void *user), void *user)
+void driver_tell(const struct driver_listener *told)
 {
-    report_launch = report;
-    report_user = user;
+    listener = *told;
 }
 
 static char *copy_text(const char *text, size_t length)
@@ -378,7 +376,13 @@ CL_API_ENTRY cl_int CL_API_CALL clBuildProgram(cl_program program, cl_uint count
     (void)user;
     free(program->options);
     program->options = copy_text(options == NULL ? "" : options, options ? strlen(options) : 0);
-    return program->source != NULL && program->options != NULL ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
+    if (program->source == NULL || program->options == NULL) {
+        return CL_OUT_OF_HOST_MEMORY;
+    }
+    if (listener.built != NULL) {
+        listener.built(program->source, program->options, listener.user);
+    }
+    return CL_SUCCESS;
 }
 
 CL_API_ENTRY cl_int CL_API_CALL clGetProgramInfo(cl_program program, cl_program_info query,
@@ -485,8 +489,8 @@ CL_API_ENTRY cl_int CL_API_CALL clEnqueueNDRangeKernel(cl_command_queue queue, c
         launch.global *= global[d];
         launch.local *= local == NULL ? 1 : local[d];
     }
-    if (report_launch != NULL) {
-        report_launch(&launch, report_user);
+    if (listener.launched != NULL) {
+        listener.launched(&launch, listener.user);
     }
     if (event != NULL) {
         *event = HANDLE(cl_event, event_handle);

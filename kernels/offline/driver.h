@@ -34,7 +34,12 @@ struct driver_launch {
 /* The device that is there from now on; borrowed. */
 void driver_use(const struct driver_device *device);
 
-/* Called for every launch. */
-void driver_on_launch(void (*report)(const struct driver_launch *launch, void *user), void *user);
+/* Who is told of what happens. */
+struct driver_listener {
+    void (*built)(const char *source, const char *options, void *user);
+    void (*launched)(const struct driver_launch *launch, void *user);
+    void *user;
+};
+void driver_tell(const struct driver_listener *listener);
 
 #endif
