@@ -2,7 +2,7 @@
 # A strict compiler front end over every kernel: OpenCL C 1.2 without warnings, and a missing
 # definition is an error that names it.
 #   front_end.sh KERNELS_DIR CHOICES
-# CHOICES (kernels/offline/choices.c) says what the library builds on each kind of device, by its
+# CHOICES (tests/offline/choices.c) says what the library builds on each kind of device, by its
 # own choice and for tiles chosen by hand. Kernels that no plan of it makes are given definitions
 # here. Exit code 77: no clang here.
 set -eu

@@ -26,7 +26,7 @@ import tempfile
 import targets
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-README = os.path.join(HERE, "..", "README.md")
+README = os.path.join(HERE, "..", "..", "kernels", "README.md")
 BEGIN = "<!-- registers.py: begin -->\n"
 END = "<!-- registers.py: end -->\n"
 SHOWN = re.compile(r"(prefill|decode)-(\d+)(-f16)?$")
@@ -111,8 +111,8 @@ def table(target, launches, results):
 
 
 def text_of(found, launches, results):
-    lines = ["Made by `kernels/offline/registers.py`; what the columns mean, and what the figures",
-             "are worth, is told in [offline/README.md](offline/README.md).",
+    lines = ["Made by `tests/offline/registers.py`; what the columns mean, and what the figures",
+             "are worth, is told in [tests/offline/README.md](../tests/offline/README.md).",
              "",
              "| target | problem, storage | kernel | group | registers | spilled bytes "
              "| stack bytes | local bytes | occupancy |",
