@@ -67,6 +67,7 @@ static struct mha_params params_of(const struct mha_problem *p, const struct mha
     k.tiles = v->tiles;
     k.splits = v->splits;
     k.score_pitch = v->tiles * v->KT;
+    k.row_pitch = v->row_pitch;
     return k;
 }
 
@@ -78,7 +79,7 @@ static gpu_mha_status carve(struct mha_attention *a, const struct mha_device *de
     const int64_t key_tiles = mha_size_mul(mha_size_mul(d->B, d->HKV), v->tiles);
     const int64_t rows = mha_problem_lse_count(&a->problem);
     struct mha_carver carver = {0};
-    if (v->path != MHA_PATH_DECODE) {
+    if (v->shape.path == MHA_PATH_FUSED || v->shape.path == MHA_PATH_STAGED) {
         k->packed_key = mha_carve(&carver, mha_size_mul(key_tiles, d->DK * v->KT));
         k->packed_value = mha_carve(&carver, mha_size_mul(key_tiles, (int64_t)v->DVP * v->KT));
         k->value_special = mha_carve(&carver, key_tiles);
@@ -88,14 +89,14 @@ static gpu_mha_status carve(struct mha_attention *a, const struct mha_device *de
         k->partial_output = mha_carve(&carver, mha_size_mul(parts, d->DV));
         k->partial_lse = mha_carve(&carver, parts);
     }
-    if (v->path == MHA_PATH_STAGED) {
+    if (v->shape.path == MHA_PATH_STAGED) {
         k->score_rows = mha_carve(&carver, mha_size_mul(rows, k->score_pitch));
     }
     MHA_RETURN_IF(!mha_size_fits(carver.bytes) || (cl_ulong)carver.bytes > device->max_alloc_bytes,
                   GPU_MHA_UNSUPPORTED,
                   "the workspace of the %s method is %" PRId64
                   " bytes: the device allocates at most %" PRIu64,
-                  v->path == MHA_PATH_STAGED ? "staged" : "fused", carver.bytes,
+                  v->shape.path == MHA_PATH_STAGED ? "staged" : "fused", carver.bytes,
                   (uint64_t)device->max_alloc_bytes);
     a->workspace_bytes = (size_t)carver.bytes;
     return GPU_MHA_OK;
@@ -132,10 +133,12 @@ static gpu_mha_status prepare_stages(struct mha_attention *a, gpu_mha_context *c
     static const struct mha_stage *const paths[][MHA_STAGES_MAX + 1] = {
         [MHA_PATH_FUSED] = {&mha_stage_pack_key, &mha_stage_pack_value, &mha_stage_fused},
         [MHA_PATH_DECODE] = {&mha_stage_decode},
+        [MHA_PATH_SHARED] = {&mha_stage_shared},
+        [MHA_PATH_ROWS] = {&mha_stage_rows},
         [MHA_PATH_STAGED] = {&mha_stage_pack_key, &mha_stage_pack_value, &mha_stage_scores,
                              &mha_stage_softmax, &mha_stage_weighted_sum},
     };
-    const struct mha_stage *const *stages = paths[a->variant.path];
+    const struct mha_stage *const *stages = paths[a->variant.shape.path];
     for (int s = 0; stages[s] != NULL; ++s) {
         MHA_TRY(mha_stage_prepare(a, context, stages[s]));
     }
@@ -149,10 +152,10 @@ static gpu_mha_status prepare_stages(struct mha_attention *a, gpu_mha_context *c
 }
 
 static gpu_mha_status prepare(struct mha_attention *a, gpu_mha_context *context,
-                              const gpu_mha_desc *desc)
+                              const gpu_mha_desc *desc, const struct mha_shape *wanted)
 {
     MHA_TRY(mha_problem_read(desc, &a->problem));
-    MHA_TRY(mha_variant_choose(&a->problem, &context->device, &a->variant));
+    MHA_TRY(mha_variant_choose(&a->problem, &context->device, wanted, &a->variant));
     a->params = params_of(&a->problem, &a->variant);
     if (a->problem.empty_output) {
         return GPU_MHA_OK;
@@ -163,11 +166,12 @@ static gpu_mha_status prepare(struct mha_attention *a, gpu_mha_context *context,
 }
 
 gpu_mha_status mha_attention_create(gpu_mha_context *context, const gpu_mha_desc *desc,
+                                    const struct mha_shape *wanted,
                                     struct mha_attention **attention)
 {
     struct mha_attention *made = calloc(1, sizeof *made);
     MHA_RETURN_IF(made == NULL, GPU_MHA_HOST_MEMORY, "no memory for an attention");
-    const gpu_mha_status status = prepare(made, context, desc);
+    const gpu_mha_status status = prepare(made, context, desc, wanted);
     if (status != GPU_MHA_OK) {
         mha_attention_destroy(made);
         return status;
@@ -192,7 +196,12 @@ void mha_attention_destroy(struct mha_attention *a)
 
 static const char *path_name(enum mha_path path)
 {
-    return path == MHA_PATH_FUSED ? "fused" : path == MHA_PATH_DECODE ? "decode" : "staged";
+    static const char *const names[] = {[MHA_PATH_FUSED] = "fused",
+                                        [MHA_PATH_DECODE] = "decode",
+                                        [MHA_PATH_SHARED] = "shared",
+                                        [MHA_PATH_ROWS] = "rows",
+                                        [MHA_PATH_STAGED] = "staged"};
+    return names[path];
 }
 
 void mha_attention_text(const struct mha_attention *a, char *text, size_t size)
@@ -202,7 +211,8 @@ void mha_attention_text(const struct mha_attention *a, char *text, size_t size)
         snprintf(text, size, "nothing to compute");
         return;
     }
-    const int length = snprintf(text, size, "%s %dx%d", path_name(v->path), v->tile.MQ, v->KT);
+    const int length = snprintf(text, size, "%s %dx%d", path_name(v->shape.path),
+                                mha_shape_rows(&v->shape), v->KT);
     if (v->splits > 1 && length > 0 && (size_t)length < size) {
         snprintf(text + length, size - (size_t)length, " split %" PRId64, v->splits);
     }

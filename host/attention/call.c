@@ -86,7 +86,7 @@ static gpu_mha_status prepare(const struct call *call, gpu_mha_context *context,
     if (*attention != NULL) {
         return GPU_MHA_OK;
     }
-    MHA_TRY(mha_attention_create(context, key, attention));
+    MHA_TRY(mha_attention_create(context, key, NULL, attention));
     return mha_recent_keep(context, &mha_attention_operation, key, sizeof *key, *attention);
 }
 

@@ -16,7 +16,7 @@ gpu_mha_status gpu_mha_plan_create(gpu_mha_context *context, const gpu_mha_desc 
     *plan = NULL;
     MHA_TRY(mha_context_resolve(context, &context));
     struct mha_attention *attention = NULL;
-    MHA_TRY(mha_attention_create(context, desc, &attention));
+    MHA_TRY(mha_attention_create(context, desc, NULL, &attention));
     char text[128];
     mha_attention_text(attention, text, sizeof text);
     return mha_plan_create(context, &mha_attention_operation, attention, attention->workspace_bytes,

@@ -1,16 +1,14 @@
-/* Problem + device + tuning table -> variant. */
+/* Problem + device + tuning -> variant. */
 #include "attention/variant.h"
 
 #include <inttypes.h>
+
+#include "core/log.h"
 
 /* A row of query and output lies in private memory. */
 #define HEAD_SIZE_MAX 16384
 
 #define SPLITS_MAX 64
-
-/* With more queries packing pays. */
-#define DECODE_QUERIES_MAX 4
-#define DECODE_VECTORS_MAX 16
 
 /*
  * Work-items that one device can keep busy: with fewer, the keys are split among more of them. A
@@ -21,11 +19,40 @@ static int64_t wanted_items(const struct mha_device *device)
     return (int64_t)device->compute_units * (device->type & CL_DEVICE_TYPE_CPU ? 2 : 128);
 }
 
-/* `items` is how many there are without a split. */
+/*
+ * Work-items without a split. A work-group of shared.cl counts as what a compute unit wants of a
+ * third: that many groups run there side by side.
+ */
+static int64_t items_of(const struct mha_problem *p, const struct mha_device *device,
+                        const struct mha_variant *v)
+{
+    const gpu_mha_desc *d = &p->desc;
+    const struct mha_shape *s = &v->shape;
+    const int64_t groups = mha_size_mul(d->B, d->HKV);
+    const int64_t rows = mha_size_mul(d->H / d->HKV, v->row_pitch);
+    const int64_t row_tiles = mha_size_mul(groups, mha_size_ceil_div(rows, mha_shape_rows(s)));
+    switch (s->path) {
+    case MHA_PATH_DECODE:
+        return groups;
+    case MHA_PATH_SHARED:
+        return mha_size_mul(row_tiles, device->type & CL_DEVICE_TYPE_CPU ? 1 : 128 / 3);
+    case MHA_PATH_ROWS:
+        return mha_size_mul(row_tiles, mha_size_ceil_div(d->DV, s->rows.NC));
+    default:
+        return mha_size_mul(mha_size_mul(d->B, d->H), mha_size_ceil_div(d->NQ, s->tile.MQ));
+    }
+}
+
+/* Key tiles that a split should have at least two of. */
+static int64_t tiles_of_block(const struct mha_shape *s)
+{
+    return s->path == MHA_PATH_SHARED ? 1 : s->path == MHA_PATH_ROWS ? 4 : s->tile.TB;
+}
+
 static int64_t splits_for(const struct mha_device *device, const struct mha_variant *v,
                           int64_t items)
 {
-    const int64_t blocks = mha_size_ceil_div(v->tiles, v->tile.TB);
+    const int64_t blocks = mha_size_ceil_div(v->tiles, tiles_of_block(&v->shape));
     if (items == 0 || blocks < 2) {
         return 1;
     }
@@ -35,56 +62,77 @@ static int64_t splits_for(const struct mha_device *device, const struct mha_vari
     return splits < 1 ? 1 : splits;
 }
 
-/*
- * The decode kernel reads keys and values once for all rows of a group, but holds all these rows.
- * It knows one storage type for past and new ones.
- */
-static gpu_mha_status try_decode(const struct mha_problem *p, const struct mha_device *device,
-                                 struct mha_variant *v)
+void mha_variant_of(const struct mha_problem *p, const struct mha_device *device,
+                    const struct mha_shape *shape, struct mha_variant *variant)
 {
     const gpu_mha_desc *d = &p->desc;
-    const int one_type =
-        d->NP == 0 || (p->key.type == p->past_key.type && p->value.type == p->past_value.type);
-    int fits = 0;
-    if (d->NQ <= DECODE_QUERIES_MAX && one_type) {
-        MHA_TRY(
-            mha_tile_choose_decode(device, d->H / d->HKV * d->NQ, d->DK + d->DV, &v->tile, &fits));
+    struct mha_variant v = {.shape = *shape, .splits = 1};
+    if (shape->path == MHA_PATH_SHARED || shape->path == MHA_PATH_ROWS) {
+        v.shape.tile = mha_tile_of(device); /* of the kernel that merges splits */
     }
-    /* Its products are summed lane by lane without groups. */
-    fits = fits && d->DK <= (int64_t)DECODE_VECTORS_MAX * v->tile.VEC;
-    v->path = fits ? MHA_PATH_DECODE : MHA_PATH_FUSED;
-    return GPU_MHA_OK;
+    if (shape->path == MHA_PATH_DECODE) {
+        mha_tile_fit_decode(device, d->H / d->HKV * d->NQ, d->DK + d->DV, &v.shape.tile);
+    } else {
+        mha_tile_fit(device, d->NQ, d->DK + d->DV, &v.shape.tile);
+    }
+    v.KT = mha_shape_keys(&v.shape);
+    v.DVP = (int)mha_size_round_up(d->DV, v.shape.tile.VEC);
+    v.tiles = mha_size_ceil_div(p->NT, v.KT);
+    v.row_pitch = mha_shape_row_pitch(&v.shape, d->NQ);
+    if (shape->path != MHA_PATH_STAGED) {
+        v.splits = splits_for(device, &v, items_of(p, device, &v));
+    }
+    *variant = v;
+}
+
+/* *given is left 0 where the shape does not fit. */
+static void take_if_fit(const char *from, const struct mha_problem *p,
+                        const struct mha_device *device, const struct mha_shape *wanted,
+                        struct mha_shape *shape, int *given)
+{
+    char text[MHA_SHAPE_TEXT], reason[160];
+    *given = mha_shape_fits(p, device, wanted, reason, sizeof reason);
+    if (*given) {
+        *shape = *wanted;
+        return;
+    }
+    mha_shape_text(wanted, text, sizeof text);
+    mha_log(MHA_LOG_INFO, "skip %s, \"%s\": %s", from, text, reason);
 }
 
 gpu_mha_status mha_variant_choose(const struct mha_problem *p, const struct mha_device *device,
-                                  struct mha_variant *variant)
+                                  const struct mha_shape *wanted, struct mha_variant *variant)
 {
     const gpu_mha_desc *d = &p->desc;
-    struct mha_variant v = {.splits = 1};
     MHA_RETURN_IF(d->DK > HEAD_SIZE_MAX, GPU_MHA_UNSUPPORTED,
                   "DK is %" PRId64 ": the kernels hold rows of at most %d", d->DK, HEAD_SIZE_MAX);
     MHA_RETURN_IF(d->DV > HEAD_SIZE_MAX, GPU_MHA_UNSUPPORTED,
                   "DV is %" PRId64 ": the kernels hold rows of at most %d", d->DV, HEAD_SIZE_MAX);
 
-    const int wants_matrix = d->weights != GPU_MHA_WEIGHTS_NONE || d->scores != GPU_MHA_SCORES_NONE;
-    if (d->method == GPU_MHA_STAGED || wants_matrix) {
-        v.path = MHA_PATH_STAGED;
-    } else {
-        MHA_TRY(try_decode(p, device, &v));
+    struct mha_shape shape = {.path = MHA_PATH_STAGED}, from_environment;
+    int given = 0;
+    MHA_TRY(mha_shape_from_environment(&from_environment, &given));
+    const int has_tile = given && (from_environment.path == MHA_PATH_FUSED ||
+                                   from_environment.path == MHA_PATH_DECODE);
+    if (mha_shape_is_staged(p)) {
+        shape.tile = has_tile ? from_environment.tile : mha_tile_of(device);
+        mha_variant_of(p, device, &shape, variant);
+        return GPU_MHA_OK;
     }
-    if (v.path != MHA_PATH_DECODE) {
-        MHA_TRY(mha_tile_choose(device, d->NQ, d->DK + d->DV, &v.tile));
+    if (given) {
+        take_if_fit("GPU_MHA_TILE", p, device, &from_environment, &shape, &given);
     }
-    v.KT = v.tile.VEC * v.tile.NV;
-    v.DVP = (int)mha_size_round_up(d->DV, v.tile.VEC);
-    v.tiles = mha_size_ceil_div(p->NT, v.KT);
-    if (v.path == MHA_PATH_DECODE) {
-        v.splits = splits_for(device, &v, mha_size_mul(d->B, d->HKV));
-    } else if (v.path == MHA_PATH_FUSED) {
-        v.splits =
-            splits_for(device, &v,
-                       mha_size_mul(mha_size_mul(d->B, d->H), mha_size_ceil_div(d->NQ, v.tile.MQ)));
+    if (!given && has_tile) { /* a decode kernel's: its vectors serve the fused kernel as well */
+        shape = from_environment;
+        shape.path = MHA_PATH_FUSED;
+        given = 1;
     }
-    *variant = v;
+    if (!given && wanted != NULL) {
+        take_if_fit("the wanted shape", p, device, wanted, &shape, &given);
+    }
+    if (!given) {
+        mha_shape_default(p, device, &shape);
+    }
+    mha_variant_of(p, device, &shape, variant);
     return GPU_MHA_OK;
 }

@@ -123,6 +123,77 @@ static cl_int read_max_work_items(cl_device_id id, size_t *max_work_items_0)
     return code;
 }
 
+/* 1 if `list`, words between blanks, has the word. */
+static int has_word(const char *list, const char *word)
+{
+    size_t length = strlen(word);
+    while (*list) {
+        list += strspn(list, " ");
+        size_t size = strcspn(list, " ");
+        if (size == length && memcmp(list, word, length) == 0) {
+            return 1;
+        }
+        list += size;
+    }
+    return 0;
+}
+
+static enum mha_vendor vendor_of(const char *vendor)
+{
+    static const struct {
+        const char *part;
+        enum mha_vendor vendor;
+    } vendors[] = {
+        {"NVIDIA", MHA_VENDOR_NVIDIA},   {"Advanced Micro Devices", MHA_VENDOR_AMD},
+        {"AMD", MHA_VENDOR_AMD},         {"Intel", MHA_VENDOR_INTEL},
+        {"QUALCOMM", MHA_VENDOR_ADRENO}, {"Qualcomm", MHA_VENDOR_ADRENO},
+        {"ARM", MHA_VENDOR_MALI},        {"Arm", MHA_VENDOR_MALI},
+    };
+    for (size_t v = 0; v < sizeof vendors / sizeof vendors[0]; v++) {
+        if (strstr(vendor, vendors[v].part)) {
+            return vendors[v].vendor;
+        }
+    }
+    return MHA_VENDOR_OTHER;
+}
+
+/* CL_DEVICE_WARP_SIZE_NV and CL_DEVICE_WAVEFRONT_WIDTH_AMD; their headers are not everywhere. */
+enum { WARP_SIZE_NV = 0x4003, WAVEFRONT_WIDTH_AMD = 0x4043 };
+
+/*
+ * What only the choice among kernels depends on: a device that does not answer is one of which
+ * nothing is known, not an error.
+ */
+static void read_kind(cl_device_id id, struct mha_device *device)
+{
+    char vendor[128];
+    mha_device_text(id, CL_DEVICE_VENDOR, vendor, sizeof vendor);
+    device->vendor = vendor_of(vendor);
+
+    cl_device_local_mem_type local = CL_LOCAL;
+    if (clGetDeviceInfo(id, CL_DEVICE_LOCAL_MEM_TYPE, sizeof local, &local, NULL) == CL_SUCCESS) {
+        device->local_is_global = local != CL_LOCAL;
+    }
+    cl_uint lanes = 0;
+    const cl_device_info width =
+        device->vendor == MHA_VENDOR_NVIDIA ? WARP_SIZE_NV : WAVEFRONT_WIDTH_AMD;
+    if ((device->vendor == MHA_VENDOR_NVIDIA || device->vendor == MHA_VENDOR_AMD) &&
+        clGetDeviceInfo(id, width, sizeof lanes, &lanes, NULL) == CL_SUCCESS) {
+        device->lanes = lanes;
+    }
+    char *extensions;
+    if (read_string(id, CL_DEVICE_EXTENSIONS, &extensions) != CL_SUCCESS) {
+        return;
+    }
+    if (has_word(extensions, "cl_intel_subgroups") &&
+        has_word(extensions, "cl_intel_required_subgroup_size")) {
+        device->sub_groups = MHA_SUB_GROUPS_ASKED;
+    } else if (has_word(extensions, "cl_khr_subgroups") && device->lanes > 0) {
+        device->sub_groups = MHA_SUB_GROUPS_FIXED;
+    }
+    free(extensions);
+}
+
 cl_int mha_device_read(cl_device_id id, struct mha_device *device, const char **query)
 {
     *device = (struct mha_device){.id = id};
@@ -162,6 +233,7 @@ cl_int mha_device_read(cl_device_id id, struct mha_device *device, const char **
         return code;
     }
     device->has_fma = (single & CL_FP_FMA) != 0;
+    read_kind(id, device);
     return CL_SUCCESS;
 }
 
@@ -183,21 +255,6 @@ static const struct requirement {
     {CL_DEVICE_ENDIAN_LITTLE, "CL_DEVICE_ENDIAN_LITTLE", "it is big-endian"},
 };
 enum { REQUIREMENT_COUNT = sizeof requirements / sizeof requirements[0] };
-
-/* 1 if `list`, words between blanks, has the word. */
-static int has_word(const char *list, const char *word)
-{
-    size_t length = strlen(word);
-    while (*list) {
-        list += strspn(list, " ");
-        size_t size = strcspn(list, " ");
-        if (size == length && memcmp(list, word, length) == 0) {
-            return 1;
-        }
-        list += size;
-    }
-    return 0;
-}
 
 /* The version: "OpenCL MAJOR.MINOR ...". */
 static cl_int version_obstacle(cl_device_id id, char *reason, size_t capacity)

@@ -4,11 +4,29 @@
 
 #include "core/error.h"
 
+/* Whose device, as far as the choice of kernels depends on it. */
+enum mha_vendor {
+    MHA_VENDOR_OTHER,
+    MHA_VENDOR_NVIDIA,
+    MHA_VENDOR_AMD,
+    MHA_VENDOR_INTEL,
+    MHA_VENDOR_ADRENO,
+    MHA_VENDOR_MALI
+};
+
+/* How kernels may speak to the work-items of a sub-group. */
+enum mha_sub_groups {
+    MHA_SUB_GROUPS_NONE,
+    MHA_SUB_GROUPS_FIXED, /* cl_khr_subgroups; `lanes` is their size */
+    MHA_SUB_GROUPS_ASKED  /* cl_intel_subgroups, and a kernel may ask for the size */
+};
+
 /* Read once per context; everything later is chosen from here, never from a fresh query. */
 struct mha_device {
     cl_device_id id;
     cl_platform_id platform;
     cl_device_type type;
+    enum mha_vendor vendor;
     char name[256];
     cl_uint compute_units;
     cl_uint native_vector_width_float;
@@ -20,6 +38,9 @@ struct mha_device {
     size_t max_work_items_0; /* of dimension 0 */
     cl_uint base_align_bytes;
     cl_uint address_bits;
+    int local_is_global; /* local memory is global memory, or there is none */
+    cl_uint lanes;       /* work-items that run in step (warp, wavefront); 0: not told */
+    enum mha_sub_groups sub_groups;
     int has_fma; /* CL_FP_FMA: fma() is as fast as a multiply */
 };
 

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cl/tuning_table.h"
 #include "core/log.h"
@@ -15,25 +16,46 @@
 #define DECODE_ROWS_MAX 16
 #define DECODE_KEYS 64
 
-/* Leaves *tile as it is where the environment names none; MQ becomes 0 for the decode kernel. */
-static gpu_mha_status tile_from_environment(struct mha_tile *tile, int *given)
+/* "fused MQ,VEC,NV,TB", also without the word, or "decode VEC". */
+static int scan_tile(const char *text, struct mha_tile *t)
 {
-    *given = 0;
+    char rest = '\0';
+    if (sscanf(text, "decode %d%c", &t->VEC, &rest) == 1) {
+        t->MQ = 0;
+        t->NV = 1;
+        t->TB = 1;
+        return 1;
+    }
+    const char *numbers = strncmp(text, "fused ", 6) == 0 ? text + 6 : text;
+    return sscanf(numbers, "%d,%d,%d,%d%c", &t->MQ, &t->VEC, &t->NV, &t->TB, &rest) == 4;
+}
+
+gpu_mha_status mha_tile_parse(const char *name, const char *text, struct mha_tile *tile)
+{
+    struct mha_tile t = {.local = 0};
+    MHA_INVALID_IF(!scan_tile(text, &t), "%s is \"%.64s\": it must be MQ,VEC,NV,TB", name, text);
+    MHA_INVALID_IF(t.MQ < 0 || t.MQ > 32, "%s: MQ is %d: it must be from 0 to 32", name, t.MQ);
+    MHA_INVALID_IF(t.VEC != 4 && t.VEC != 8 && t.VEC != 16, "%s: VEC is %d: it must be 4, 8 or 16",
+                   name, t.VEC);
+    MHA_INVALID_IF(t.NV < 1 || t.NV > 2, "%s: NV is %d: it must be 1 or 2", name, t.NV);
+    MHA_INVALID_IF(t.TB < 1 || t.TB > 64, "%s: TB is %d: it must be from 1 to 64", name, t.TB);
+    *tile = t;
+    return GPU_MHA_OK;
+}
+
+/*
+ * Leaves *tile as it is where the environment names none, or a shape of kernels that have no tile.
+ */
+static gpu_mha_status tile_from_environment(struct mha_tile *tile)
+{
     const char *text = getenv("GPU_MHA_TILE");
-    if (text == NULL || text[0] == '\0') {
+    if (text == NULL || text[0] == '\0' || strncmp(text, "shared ", 7) == 0 ||
+        strncmp(text, "rows ", 5) == 0) {
         return GPU_MHA_OK;
     }
-    struct mha_tile t = *tile;
-    char rest = '\0';
-    const int fields = sscanf(text, "%d,%d,%d,%d%c", &t.MQ, &t.VEC, &t.NV, &t.TB, &rest);
-    MHA_INVALID_IF(fields != 4, "GPU_MHA_TILE is \"%.64s\": it must be MQ,VEC,NV,TB", text);
-    MHA_INVALID_IF(t.MQ < 0 || t.MQ > 32, "GPU_MHA_TILE: MQ is %d: it must be from 0 to 32", t.MQ);
-    MHA_INVALID_IF(t.VEC != 4 && t.VEC != 8 && t.VEC != 16,
-                   "GPU_MHA_TILE: VEC is %d: it must be 4, 8 or 16", t.VEC);
-    MHA_INVALID_IF(t.NV < 1 || t.NV > 2, "GPU_MHA_TILE: NV is %d: it must be 1 or 2", t.NV);
-    MHA_INVALID_IF(t.TB < 1 || t.TB > 64, "GPU_MHA_TILE: TB is %d: it must be from 1 to 64", t.TB);
-    *tile = t;
-    *given = 1;
+    const size_t local = tile->local;
+    MHA_TRY(mha_tile_parse("GPU_MHA_TILE", text, tile));
+    tile->local = local;
     return GPU_MHA_OK;
 }
 
@@ -46,20 +68,24 @@ static const struct mha_tuning *tuning_for(const struct mha_device *device)
     return row;
 }
 
+struct mha_tile mha_tile_of(const struct mha_device *device)
+{
+    return tuning_for(device)->tile;
+}
+
 static int64_t private_bytes(const struct mha_tile *t, int64_t row_floats)
 {
     const int64_t keys = (int64_t)t->TB * t->VEC * t->NV;
     return (int64_t)sizeof(float) * t->MQ * (row_floats + keys);
 }
 
-gpu_mha_status mha_tile_choose(const struct mha_device *device, int64_t rows, int64_t row_floats,
-                               struct mha_tile *tile)
+void mha_tile_fit(const struct mha_device *device, int64_t rows, int64_t row_floats,
+                  struct mha_tile *tile)
 {
-    const struct mha_tile from_table = tuning_for(device)->tile;
-    struct mha_tile t = from_table;
-    int given = 0;
-    MHA_TRY(tile_from_environment(&t, &given));
-    t.MQ = t.MQ == 0 ? from_table.MQ : t.MQ;
+    const struct mha_tile *from_table = &tuning_for(device)->tile;
+    struct mha_tile t = *tile;
+    t.local = from_table->local;
+    t.MQ = t.MQ == 0 ? from_table->MQ : t.MQ;
     static const int fewer[] = {4, 1};
     for (int f = 0; f < 2; ++f) {
         if (t.MQ > fewer[f] &&
@@ -70,25 +96,31 @@ gpu_mha_status mha_tile_choose(const struct mha_device *device, int64_t rows, in
         }
     }
     *tile = t;
+}
+
+gpu_mha_status mha_tile_choose(const struct mha_device *device, int64_t rows, int64_t row_floats,
+                               struct mha_tile *tile)
+{
+    struct mha_tile t = tuning_for(device)->tile;
+    MHA_TRY(tile_from_environment(&t));
+    mha_tile_fit(device, rows, row_floats, &t);
+    *tile = t;
     return GPU_MHA_OK;
 }
 
-gpu_mha_status mha_tile_choose_decode(const struct mha_device *device, int64_t rows,
-                                      int64_t row_floats, struct mha_tile *tile, int *fits)
+int mha_tile_fit_decode(const struct mha_device *device, int64_t rows, int64_t row_floats,
+                        struct mha_tile *tile)
 {
-    struct mha_tile t = tuning_for(device)->tile;
-    int given = 0;
-    MHA_TRY(tile_from_environment(&t, &given));
-    *fits = 0;
-    if ((given && t.MQ != 0) || t.local != 1 || rows < 1 || rows > DECODE_ROWS_MAX) {
-        return GPU_MHA_OK;
+    struct mha_tile t = *tile;
+    t.local = tuning_for(device)->tile.local;
+    if (t.local != 1 || rows < 1 || rows > DECODE_ROWS_MAX) {
+        return 0;
     }
     t.MQ = (int)rows;
     t.NV = 1;
     t.TB = DECODE_KEYS / t.VEC;
-    *fits = private_bytes(&t, row_floats) <= PRIVATE_BYTES_MAX;
     *tile = t;
-    return GPU_MHA_OK;
+    return private_bytes(&t, row_floats) <= PRIVATE_BYTES_MAX;
 }
 
 /* 12 x 2 sums need no groups beside them in 32 registers; 6 x 2 of both fit. */

@@ -14,6 +14,15 @@ struct mha_tile {
 };
 
 /*
+ * "fused MQ,VEC,NV,TB", also without the word; "decode VEC", also "0,VEC,NV,TB", gives MQ 0. `name`
+ * opens the sentence of a refusal. Leaves `local` 0.
+ */
+gpu_mha_status mha_tile_parse(const char *name, const char *text, struct mha_tile *tile);
+
+/* The tuning table's tile for a device. */
+struct mha_tile mha_tile_of(const struct mha_device *device);
+
+/*
  * The tile for `rows` query rows, each of which keeps `row_floats` floats in private memory. From
  * the tuning table, or the environment variable GPU_MHA_TILE, "MQ,VEC,NV,TB"; then MQ is lowered
  * where there are fewer rows, or where they would not fit.
@@ -21,13 +30,13 @@ struct mha_tile {
 gpu_mha_status mha_tile_choose(const struct mha_device *device, int64_t rows, int64_t row_floats,
                                struct mha_tile *tile);
 
-/*
- * The tile of kernels/decode.cl for `rows` rows, or *fits = 0 where that kernel is not the one to
- * take: on a GPU, with many rows, or when GPU_MHA_TILE names a tile. With MQ 0 GPU_MHA_TILE asks
- * for the decode kernel, of its VEC.
- */
-gpu_mha_status mha_tile_choose_decode(const struct mha_device *device, int64_t rows,
-                                      int64_t row_floats, struct mha_tile *tile, int *fits);
+/* The same for a tile that is given: its MQ lowered where need be, its `local` filled in. */
+void mha_tile_fit(const struct mha_device *device, int64_t rows, int64_t row_floats,
+                  struct mha_tile *tile);
+
+/* The decode kernel's tile with the given VEC; 0 where that kernel is not the one to take. */
+int mha_tile_fit_decode(const struct mha_device *device, int64_t rows, int64_t row_floats,
+                        struct mha_tile *tile);
 
 /* -D names of kernels/common/tile.h. */
 void mha_tile_options(struct mha_options *options, const struct mha_tile *tile, int64_t DK,

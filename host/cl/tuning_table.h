@@ -25,4 +25,6 @@ static const struct mha_tuning mha_tuning_table[] = {
     {CL_DEVICE_TYPE_ALL, 0, {1, 4, 2, 2, 64}},
 };
 
+#define MHA_TUNING_ROWS ((int)(sizeof mha_tuning_table / sizeof mha_tuning_table[0]))
+
 #endif

@@ -9,7 +9,7 @@
 static gpu_mha_status prepare(struct mha_layer *layer, gpu_mha_context *context, int warm)
 {
     const struct mha_layer_problem *p = &layer->problem;
-    MHA_TRY(mha_attention_create(context, &p->attention.desc, &layer->attention));
+    MHA_TRY(mha_attention_create(context, &p->attention.desc, NULL, &layer->attention));
     if (p->attention.empty_output) {
         return GPU_MHA_OK;
     }
@@ -24,7 +24,7 @@ static gpu_mha_status prepare(struct mha_layer *layer, gpu_mha_context *context,
     MHA_TRY(mha_layer_carve(layer, &context->device));
     struct mha_options none = {{0}};
     return mha_kernel_create(context->programs, &context->device, "convert.cl", "convert_rows",
-                             &none, layer->attention->variant.tile.local, &layer->convert);
+                             &none, layer->attention->variant.shape.tile.local, &layer->convert);
 }
 
 gpu_mha_status mha_layer_create(gpu_mha_context *context, const gpu_mha_layer_desc *desc, int warm,

@@ -77,6 +77,7 @@ struct mha_params {
     mha_i64 partial_lse;    /* workspace: [B*H*NQ][splits] */
     mha_i64 score_rows;     /* workspace: [B*H*NQ][score_pitch] */
     mha_i64 score_pitch;    /* tiles * KT */
+    mha_i64 row_pitch;      /* common/lane.h: from a head's first row to the next one's */
 
     mha_i32 query_type, key_type, value_type, past_key_type, past_value_type, output_type;
     mha_i32 has_mask;  /* boolean */

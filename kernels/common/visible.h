@@ -43,19 +43,25 @@ MHA_INLINE mha_i64 mha_offset(const struct mha_params *p, mha_i64 length)
                                                        : p->offset;
 }
 
-/* The keys [first, last) that geometry leaves to query i; first == last if none. */
+/* Keys [first, last); first == last if none. */
 struct mha_range {
     mha_i64 first, last;
 };
 
-MHA_INLINE struct mha_range mha_row_range(const struct mha_params *p, mha_i64 length, mha_i64 i)
+/*
+ * From the first key that geometry leaves to query i to the last one that it leaves to query j.
+ * With i <= j that is every key that a query from i to j sees; the other way round, those that all
+ * of them see.
+ */
+MHA_INLINE struct mha_range mha_rows_range(const struct mha_params *p, mha_i64 length, mha_i64 i,
+                                           mha_i64 j)
 {
     struct mha_range range;
-    mha_i64 position = i + mha_offset(p, length);
+    const mha_i64 offset = mha_offset(p, length);
     mha_i64 right = p->causal ? 0 : p->window_right;
     right = right < p->window_right ? right : p->window_right;
-    range.first = position - p->window_left;
-    range.last = position + right + 1;
+    range.first = i + offset - p->window_left;
+    range.last = j + offset + right + 1;
     range.first = range.first < 0 ? 0 : range.first;
     range.last = range.last > length ? length : range.last;
     if (range.last <= range.first) {
@@ -63,6 +69,12 @@ MHA_INLINE struct mha_range mha_row_range(const struct mha_params *p, mha_i64 le
         range.last = 0;
     }
     return range;
+}
+
+/* The keys that geometry leaves to query i. */
+MHA_INLINE struct mha_range mha_row_range(const struct mha_params *p, mha_i64 length, mha_i64 i)
+{
+    return mha_rows_range(p, length, i, i);
 }
 
 /* Bits of the keys [tile_key, tile_key + KT) that lie in the range. */

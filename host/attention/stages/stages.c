@@ -15,7 +15,8 @@ static int64_t rows(const struct mha_attention *a)
 static int64_t row_tiles(const struct mha_attention *a)
 {
     const gpu_mha_desc *d = &a->problem.desc;
-    return mha_size_mul(mha_size_mul(d->B, d->H), mha_size_ceil_div(d->NQ, a->variant.tile.MQ));
+    return mha_size_mul(mha_size_mul(d->B, d->H),
+                        mha_size_ceil_div(d->NQ, a->variant.shape.tile.MQ));
 }
 
 static int64_t row_tiles_by_split(const struct mha_attention *a)
@@ -29,9 +30,31 @@ static int64_t groups_by_split(const struct mha_attention *a)
     return mha_size_mul(mha_size_mul(d->B, d->HKV), a->variant.splits);
 }
 
+/* Tiles of query rows that reach across the heads of a group. */
+static int64_t grouped_row_tiles(const struct mha_attention *a)
+{
+    const gpu_mha_desc *d = &a->problem.desc;
+    const int64_t rows_of_group = mha_size_mul(d->H / d->HKV, a->variant.row_pitch);
+    return mha_size_mul(groups_by_split(a),
+                        mha_size_ceil_div(rows_of_group, mha_shape_rows(&a->variant.shape)));
+}
+
+static int64_t shared_items(const struct mha_attention *a)
+{
+    const struct mha_shared *s = &a->variant.shape.shared;
+    return mha_size_mul(grouped_row_tiles(a), (int64_t)s->LR * s->LC);
+}
+
+static int64_t rows_items(const struct mha_attention *a)
+{
+    return mha_size_mul(grouped_row_tiles(a),
+                        mha_size_ceil_div(a->problem.desc.DV, a->variant.shape.rows.NC));
+}
+
 static int64_t score_blocks(const struct mha_attention *a)
 {
-    return mha_size_mul(row_tiles(a), mha_size_ceil_div(a->variant.tiles, a->variant.tile.TB));
+    return mha_size_mul(row_tiles(a),
+                        mha_size_ceil_div(a->variant.tiles, a->variant.shape.tile.TB));
 }
 
 static int64_t averaged_weights(const struct mha_attention *a)
@@ -71,6 +94,19 @@ const struct mha_stage mha_stage_decode = {
      MHA_STAGE_PAST_VALUE, MHA_STAGE_MASK, MHA_STAGE_BIAS, MHA_STAGE_KEY_LENGTHS, MHA_STAGE_SLOPES,
      MHA_STAGE_SINKS, MHA_STAGE_OUTPUT, MHA_STAGE_LSE, MHA_STAGE_WORKSPACE}};
 
+#define FROM_WHERE_THEY_LIE                                                                        \
+    {                                                                                              \
+        MHA_STAGE_PARAMS, MHA_STAGE_QUERY, MHA_STAGE_KEY, MHA_STAGE_VALUE, MHA_STAGE_PAST_KEY,     \
+            MHA_STAGE_PAST_VALUE, MHA_STAGE_MASK, MHA_STAGE_BIAS, MHA_STAGE_KEY_LENGTHS,           \
+            MHA_STAGE_SLOPES, MHA_STAGE_SINKS, MHA_STAGE_OUTPUT, MHA_STAGE_LSE,                    \
+            MHA_STAGE_WORKSPACE                                                                    \
+    }
+
+const struct mha_stage mha_stage_shared = {"shared.cl", "shared", shared_items, 0,
+                                           FROM_WHERE_THEY_LIE};
+
+const struct mha_stage mha_stage_rows = {"rows.cl", "rows", rows_items, 0, FROM_WHERE_THEY_LIE};
+
 const struct mha_stage mha_stage_merge_splits = {
     "merge.cl",
     "merge_splits",
@@ -108,6 +144,41 @@ const struct mha_stage mha_stage_average_heads = {
     0,
     {MHA_STAGE_PARAMS, MHA_STAGE_WEIGHTS, MHA_STAGE_WORKSPACE}};
 
+/* Work-items of a group of rows.cl; shared.cl has its own. */
+#define ROWS_LOCAL 64
+
+/* The storage of keys or values as a build knows it: 3 where past and new ones differ. */
+static int64_t built_type(const struct mha_attention *a, const struct mha_tensor *new_one,
+                          const struct mha_tensor *past)
+{
+    return a->problem.desc.NP > 0 && new_one->type != past->type ? 3 : (int64_t)new_one->type;
+}
+
+/* -D names of kernels/common/lane.h, shared.cl and rows.cl. */
+static void lane_options(struct mha_options *options, const struct mha_attention *a)
+{
+    const struct mha_problem *p = &a->problem;
+    const struct mha_shared *s = &a->variant.shape.shared;
+    const struct mha_rows_tile *r = &a->variant.shape.rows;
+    const int is_shared = a->variant.shape.path == MHA_PATH_SHARED;
+    mha_options_int(options, "MQ", is_shared ? s->MQ : r->MQ);
+    mha_options_int(options, "NK", is_shared ? s->NK : r->NK);
+    if (is_shared) {
+        mha_options_int(options, "LR", s->LR);
+        mha_options_int(options, "LC", s->LC);
+        mha_options_int(options, "DC", s->DC);
+        mha_options_int(options, "KC", s->KC);
+        mha_options_flag(options, "QUERY_LOCAL", s->query);
+        mha_options_flag(options, "SUB_GROUP", s->sub_group);
+    } else {
+        mha_options_int(options, "NC", r->NC);
+    }
+    mha_options_int(options, "DK", p->desc.DK);
+    mha_options_int(options, "DV", p->desc.DV);
+    mha_options_int(options, "KEY_TYPE", built_type(a, &p->key, &p->past_key));
+    mha_options_int(options, "VALUE_TYPE", built_type(a, &p->value, &p->past_value));
+}
+
 gpu_mha_status mha_stage_prepare(struct mha_attention *a, gpu_mha_context *context,
                                  const struct mha_stage *stage)
 {
@@ -116,7 +187,13 @@ gpu_mha_status mha_stage_prepare(struct mha_attention *a, gpu_mha_context *conte
     MHA_RETURN_IF(!mha_size_fits(items), GPU_MHA_UNSUPPORTED,
                   "%s needs more work-items than this machine can address", stage->kernel);
     struct mha_options options = {{0}};
-    mha_tile_options(&options, &v->tile, a->problem.desc.DK, a->problem.desc.DV);
+    size_t local = v->shape.tile.local;
+    if (stage == &mha_stage_shared || stage == &mha_stage_rows) {
+        lane_options(&options, a);
+        local = ROWS_LOCAL;
+    } else {
+        mha_tile_options(&options, &v->shape.tile, a->problem.desc.DK, a->problem.desc.DV);
+    }
     if (stage->typed) {
         mha_options_int(&options, "KEY_TYPE", a->problem.key.type);
         mha_options_int(&options, "VALUE_TYPE", a->problem.value.type);
@@ -124,7 +201,7 @@ gpu_mha_status mha_stage_prepare(struct mha_attention *a, gpu_mha_context *conte
     const int index = a->stage_count;
     const gpu_mha_status status =
         mha_kernel_create(context->programs, &context->device, stage->file, stage->kernel, &options,
-                          v->tile.local, &a->kernels[index]);
+                          local, &a->kernels[index]);
     mha_options_free(&options);
     if (status == GPU_MHA_OK) {
         a->stages[index] = stage;

@@ -40,6 +40,7 @@ struct mha_stage {
 
 extern const struct mha_stage mha_stage_pack_key, mha_stage_pack_value;
 extern const struct mha_stage mha_stage_fused, mha_stage_decode, mha_stage_merge_splits;
+extern const struct mha_stage mha_stage_shared, mha_stage_rows;
 extern const struct mha_stage mha_stage_scores, mha_stage_softmax;
 extern const struct mha_stage mha_stage_weighted_sum, mha_stage_average_heads;
 

@@ -1,0 +1,307 @@
+/*
+ * What the kernels for GPUs share: tiles of query rows that reach across the heads of a group, the
+ * scores of one row with NK keys that follow each other, and wide loads straight from where
+ * queries, keys and values lie. A work-item is one lane: everything here is held in registers, so
+ * every index into an array is a constant once loops are unrolled.
+ *
+ * Rows are numbered through the query heads of a key/value head: row f is head f / row_pitch of the
+ * group, query f % row_pitch. row_pitch is NQ where a tile has more rows than that, so that the
+ * heads of a group share what is read of K and V; else NQ rounded up to whole tiles, so that a
+ * tile belongs to one head.
+ *
+ * -D names:
+ *   MQ, NK    query rows and keys of a lane
+ *   DK, DV    head sizes
+ *   KEY_TYPE, VALUE_TYPE  storage of keys and values (MHA_TYPE_*); 3 where past and new ones differ
+ */
+#ifndef MHA_LANE_H
+#define MHA_LANE_H
+
+#if !defined(MQ) || !defined(NK) || !defined(DK) || !defined(DV) || !defined(KEY_TYPE) ||          \
+    !defined(VALUE_TYPE)
+#error "MQ, NK, DK, DV, KEY_TYPE and VALUE_TYPE must be defined"
+#endif
+#define VEC 4
+#define KT NK
+
+#include "common/dropout.h"
+#include "common/scores.h"
+#include "common/visible.h"
+
+#define CHAIN 16
+#define NKV (NK / VEC)
+
+/* A tile of rows of one key/value head. */
+struct mha_row_tile {
+    mha_i64 b, g;          /* batch entry, key/value head */
+    mha_i64 head, query;   /* of the first row */
+    mha_i64 length;        /* keys that exist */
+    struct mha_range some; /* keys that geometry leaves to some row */
+    struct mha_range all;  /* to all rows */
+};
+
+/* Tile `index` of `rows` rows in the group (b, g). */
+MHA_INLINE struct mha_row_tile mha_row_tile_of(const struct mha_params *p, mha_i64 b, mha_i64 g,
+                                               mha_i64 index, int rows,
+                                               __global const void *key_lengths)
+{
+    struct mha_row_tile tile;
+    const mha_i64 first = index * rows;
+    tile.b = b;
+    tile.g = g;
+    tile.head = g * (p->H / p->HKV) + first / p->row_pitch;
+    tile.query = first % p->row_pitch;
+    tile.length = mha_key_length(p, key_lengths, b);
+    const mha_i64 end = tile.query + rows;
+    const int wraps = p->row_pitch < rows && end > p->NQ;
+    const mha_i64 low = wraps ? 0 : tile.query;
+    const mha_i64 high = end > p->NQ ? p->NQ - 1 : end - 1;
+    tile.some = mha_rows_range(p, tile.length, low, high);
+    tile.all = mha_rows_range(p, tile.length, high, low);
+    return tile;
+}
+
+struct mha_row_id {
+    mha_i64 head, query;
+    int exists;
+};
+
+/* Row `row` of the tile, which has `rows`. */
+MHA_INLINE struct mha_row_id mha_row_of(const struct mha_params *p, const struct mha_row_tile *tile,
+                                        int row, int rows)
+{
+    struct mha_row_id id = {tile->head, tile->query + row, 1};
+    if (p->row_pitch < rows) {
+        const uint at = (uint)id.query, pitch = (uint)p->row_pitch;
+        id.head += at / pitch;
+        id.query = at % pitch;
+    }
+    id.exists = id.query < p->NQ && id.head < (tile->g + 1) * (p->H / p->HKV);
+    return id;
+}
+
+/*
+ * The key tiles of `keys` keys that some row of the tile sees, within this split's share.
+ */
+MHA_INLINE struct mha_range mha_lane_tiles(const struct mha_params *p,
+                                           const struct mha_row_tile *tile, int keys, mha_i64 split)
+{
+    const mha_i64 share = (p->tiles + p->splits - 1) / p->splits;
+    struct mha_range tiles;
+    tiles.first = max(tile->some.first / keys, split * share);
+    tiles.last = min((tile->some.last + keys - 1) / keys, (split + 1) * share);
+    return tiles;
+}
+
+/* 1 if vectors of 4 elements from the tensor's rows are aligned. */
+MHA_INLINE int mha_is_wide(struct mha_tensor_params t)
+{
+    return ((t.offset | t.stride_b | t.stride_h | t.stride_n) & 3) == 0;
+}
+
+/* Where row j of keys or values lies, past ones first. */
+struct mha_source {
+    __global const void *data;
+    mha_i64 at;
+    mha_i32 type;
+    int wide;
+};
+
+MHA_INLINE struct mha_source mha_source_of(const struct mha_params *p, __global const void *past,
+                                           struct mha_tensor_params past_tensor, mha_i32 past_type,
+                                           __global const void *data,
+                                           struct mha_tensor_params tensor, mha_i32 type, mha_i64 b,
+                                           mha_i64 g, mha_i64 j)
+{
+    struct mha_source from;
+    if (j < p->NP) {
+        from.data = past;
+        from.at = mha_row(past_tensor, b, g, j);
+        from.type = past_type;
+        from.wide = mha_is_wide(past_tensor);
+    } else {
+        from.data = data;
+        from.at = mha_row(tensor, b, g, j - p->NP);
+        from.type = type;
+        from.wide = mha_is_wide(tensor);
+    }
+    return from;
+}
+
+#define MHA_KEY_SOURCE(j)                                                                          \
+    mha_source_of(p, past_key, p->past_key, p->past_key_type, key, p->key, p->key_type, tile->b,   \
+                  tile->g, j)
+#define MHA_VALUE_SOURCE(j)                                                                        \
+    mha_source_of(p, past_value, p->past_value, p->past_value_type, value, p->value,               \
+                  p->value_type, tile->b, tile->g, j)
+
+/* The type that a build is for, or the source's own. */
+#define MHA_BUILT_TYPE(built, type) ((built) == 3 ? (type) : (built))
+
+/*
+ * Elements [at, at + 4) of which `left` exist, 0 behind them; nothing behind is read. `wide` tells
+ * that they are aligned: one load.
+ */
+MHA_INLINE float4 mha_load4(__global const void *data, mha_i32 type, mha_i64 at, int left, int wide)
+{
+    if (left < 4) {
+        float4 x = 0.0f;
+        x.x = left > 0 ? mha_load(data, type, at) : 0.0f;
+        x.y = left > 1 ? mha_load(data, type, at + 1) : 0.0f;
+        x.z = left > 2 ? mha_load(data, type, at + 2) : 0.0f;
+        return x;
+    }
+    if (type == MHA_TYPE_F32) {
+        __global const float *from = (__global const float *)data + at;
+        return wide ? *(__global const float4 *)from : vload4(0, from);
+    }
+    if (type == MHA_TYPE_F16) {
+        __global const half *from = (__global const half *)data + at;
+        return wide ? vloada_half4(0, from) : vload_half4(0, from);
+    }
+    __global const ushort *from = (__global const ushort *)data + at;
+    const ushort4 bits = wide ? *(__global const ushort4 *)from : vload4(0, from);
+    return as_float4(convert_uint4(bits) << 16);
+}
+
+/* Stores those of 4 elements that exist. */
+MHA_INLINE void mha_store4(__global void *data, mha_i32 type, mha_i64 at, int left, int wide,
+                           float4 x)
+{
+    if (left >= 4 && wide && type == MHA_TYPE_F32) {
+        *(__global float4 *)((__global float *)data + at) = x;
+        return;
+    }
+    if (left > 0) {
+        mha_store(data, type, at, x.x);
+    }
+    if (left > 1) {
+        mha_store(data, type, at + 1, x.y);
+    }
+    if (left > 2) {
+        mha_store(data, type, at + 2, x.z);
+    }
+    if (left > 3) {
+        mha_store(data, type, at + 3, x.w);
+    }
+}
+
+/* The keys [key, key + NK) that a row sees; biases of visible ones go to bias_row. */
+MHA_INLINE uint mha_lane_bits(const struct mha_params *p, const struct mha_row_tile *tile,
+                              struct mha_row_id id, mha_i64 key, __global const uchar *mask,
+                              __global const void *bias, float *bias_row)
+{
+    if (!id.exists) {
+        return 0;
+    }
+    return mha_visible_bits(p, mha_row_range(p, tile->length, id.query), key,
+                            mha_mask_rows_of(p, tile->b, id.head, id.query), mask, bias, bias_row);
+}
+
+/*
+ * The products of one row with its NK keys to scores, in place, -inf where hidden. Returns the
+ * largest of them and `peak`.
+ */
+MHA_INLINE float mha_lane_scores(const struct mha_params *p, const struct mha_row_tile *tile,
+                                 struct mha_row_id id, mha_i64 key, uint bits,
+                                 const float *bias_row, __global const float *slopes, float *s,
+                                 float peak)
+{
+    struct mha_row_terms terms;
+    terms.slope = p->has_alibi && id.exists ? slopes[p->slopes_offset + id.head] : 0.0f;
+    terms.position = id.query + mha_offset(p, tile->length);
+#pragma unroll
+    for (int v = 0; v < NKV; ++v) {
+        mha_floatv x = (float4)(s[4 * v], s[4 * v + 1], s[4 * v + 2], s[4 * v + 3]);
+        if (p->plain) {
+            x *= p->scale_log2;
+        } else {
+            const mha_floatv b = (float4)(bias_row[4 * v], bias_row[4 * v + 1], bias_row[4 * v + 2],
+                                          bias_row[4 * v + 3]);
+            x = mha_cap_scores(p, x * p->scale);
+            x = mha_bias_scores(p, x, b, terms, key + 4 * v);
+        }
+        x = mha_hide_scores(x, bits >> (4 * v));
+        s[4 * v] = x.x;
+        s[4 * v + 1] = x.y;
+        s[4 * v + 2] = x.z;
+        s[4 * v + 3] = x.w;
+        peak = mha_larger(mha_max_across(mha_larger_v(x, (mha_floatv)(-INFINITY))), peak);
+    }
+    return peak;
+}
+
+/*
+ * What is kept of a row: its largest score so far and the sum of the weights of the keys that this
+ * lane has seen, compensated.
+ */
+struct mha_lane_sums {
+    float m, l, l_rest;
+};
+
+/*
+ * Raises m to `peak`, if that is larger. Returns what everything summed so far is to be multiplied
+ * by, which has been done to l.
+ */
+MHA_INLINE float mha_lane_raise(const struct mha_params *p, struct mha_lane_sums *sums, float peak)
+{
+    if (!(peak > sums->m)) {
+        return 1.0f;
+    }
+    const float scale = mha_exp2((sums->m - peak) * mha_unit(p));
+    sums->l *= scale;
+    sums->l_rest *= scale;
+    sums->m = peak;
+    return scale;
+}
+
+/* Scores of one row to weights, in place, dropout included. */
+MHA_INLINE void mha_lane_weights(const struct mha_params *p, const struct mha_row_tile *tile,
+                                 struct mha_row_id id, mha_i64 key, struct mha_lane_sums *sums,
+                                 float *s)
+{
+    /* Visible scores that are all -inf must give exp(-inf) = 0, not exp(-inf + inf). */
+    const float base = sums->m == -INFINITY ? 0.0f : sums->m;
+    const float unit = mha_unit(p);
+    float sum = 0.0f;
+#pragma unroll
+    for (int v = 0; v < NKV; ++v) {
+        const mha_floatv x = (float4)(s[4 * v], s[4 * v + 1], s[4 * v + 2], s[4 * v + 3]);
+        const mha_floatv e = mha_exp2_v((x - base) * unit);
+        s[4 * v] = e.x;
+        s[4 * v + 1] = e.y;
+        s[4 * v + 2] = e.z;
+        s[4 * v + 3] = e.w;
+        sum += mha_sum_across(e);
+    }
+    mha_add(&sums->l, &sums->l_rest, sum);
+    if (p->dropout_threshold != 0) {
+        mha_drop_weights(p, tile->b * p->H + id.head, id.query, key, NK, s);
+    }
+}
+
+/* Columns [column, column + 4) of a row that is done, or of this split's part of it. */
+MHA_INLINE void mha_lane_store(const struct mha_params *p, const struct mha_row_tile *tile,
+                               struct mha_row_id id, mha_i64 split, int column,
+                               struct mha_sink joint, float4 o, __global void *output,
+                               __global float *lse, __global float *workspace)
+{
+    const mha_i64 line = (tile->b * p->H + id.head) * p->NQ + id.query;
+    const int left = DV - column;
+    if (p->splits > 1) {
+        const mha_i64 part = line * p->splits + split;
+        mha_store4(workspace, MHA_TYPE_F32, p->partial_output + part * DV + column, left,
+                   DV % 4 == 0, o / joint.divisor);
+        if (column == 0) {
+            workspace[p->partial_lse + part] = joint.lse;
+        }
+        return;
+    }
+    mha_store4(output, p->output_type, mha_row(p->output, tile->b, id.head, id.query) + column,
+               left, mha_is_wide(p->output), o * joint.factor / joint.divisor);
+    if (column == 0 && p->has_lse) {
+        lse[p->lse_offset + line] = joint.lse;
+    }
+}
+
+#endif
