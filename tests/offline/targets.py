@@ -22,7 +22,7 @@ class Result:
     group: int  # work-items per group
     registers: str  # as it is told
     register_count: int
-    spilled: int  # bytes, stores and loads together; of registers on AMD and Intel
+    spilled: int  # bytes that go to memory; NVIDIA: of stores and loads, else of registers
     stack: int  # bytes of private memory per work-item that is no register
     local: int  # bytes of local memory per group
     waves: int
@@ -106,9 +106,9 @@ class Nvidia(Target):
         target = ["-target", "nvptx64-nvidia-nvcl", "-Xclang", "-target-cpu", "-Xclang", "sm_80",
                   "-Xclang", "-target-feature", "-Xclang", "+ptx72"]
         clang(launch, [*target, "-O3", "-Xclang", "-mlink-builtin-bitcode", "-Xclang",
-                       self.library, "-S", "-emit-llvm"], base + ".ll")
-        run([CLANG, *target[:2], "-Wno-override-module", "-O3", "-S", "-x", "ir", *target[2:],
-             base + ".ll", "-o", base + ".ptx"])
+                       self.library, "-S"], base + ".ptx")
+        clang(launch, [*target, "-S", "-emit-llvm", "-Xclang", "-disable-llvm-passes"],
+              base + ".ll")
         with open(base + ".ll", encoding="utf-8") as file:
             group = required_group(file.read(), launch.kernel)
         if group:
@@ -200,12 +200,14 @@ class Amd(Target):
             x, y, z = map(int, required.groups())
             group = x * y * z
         registers, scalars = number("vgpr_count"), number("sgpr_count")
-        spilled = 4 * (number("vgpr_spill_count") + number("sgpr_spill_count"))
+        spilled = 4 * number("vgpr_spill_count")
+        # Scalars that do not fit lie in lanes of vector registers, which are counted as such.
+        lanes = number("sgpr_spill_count")
         local = number("group_segment_fixed_size") + launch.local_argument
         waves = self.waves(registers, group, local)
-        return Result(group, f"{registers} + {scalars} scalar", registers, spilled,
-                      number("private_segment_fixed_size"), local, waves,
-                      self.simds * self.limits[self.label][2])
+        told = f"{registers}, {scalars} scalar" + (f", {lanes} in lanes" if lanes else "")
+        return Result(group, told, registers, spilled, number("private_segment_fixed_size"), local,
+                      waves, self.simds * self.limits[self.label][2])
 
     def waves(self, registers, group, local):
         has, step, waves_max, local_bytes, lanes = self.limits[self.label]
