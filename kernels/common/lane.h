@@ -63,21 +63,35 @@ MHA_INLINE struct mha_row_tile mha_row_tile_of(const struct mha_params *p, mha_i
 
 struct mha_row_id {
     mha_i64 head, query;
-    int exists;
 };
 
-/* Row `row` of the tile, which has `rows`. */
+/*
+ * Row `row` of the tile, which has `rows`; where there is no such row, one that there is: lanes
+ * without a row do another one's work, with which nothing happens.
+ */
 MHA_INLINE struct mha_row_id mha_row_of(const struct mha_params *p, const struct mha_row_tile *tile,
                                         int row, int rows)
 {
-    struct mha_row_id id = {tile->head, tile->query + row, 1};
+    struct mha_row_id id = {tile->head, tile->query + row};
     if (p->row_pitch < rows) {
         const uint at = (uint)id.query, pitch = (uint)p->row_pitch;
         id.head += at / pitch;
         id.query = at % pitch;
     }
-    id.exists = id.query < p->NQ && id.head < (tile->g + 1) * (p->H / p->HKV);
+    id.head = min(id.head, (tile->g + 1) * (p->H / p->HKV) - 1);
+    id.query = min(id.query, p->NQ - 1);
     return id;
+}
+
+/* 1 if the tile has such a row. */
+MHA_INLINE int mha_row_exists(const struct mha_params *p, const struct mha_row_tile *tile, int row,
+                              int rows)
+{
+    if (p->row_pitch < rows) {
+        const mha_i64 heads = (tile->g + 1) * (p->H / p->HKV) - tile->head;
+        return tile->query + row < heads * p->row_pitch;
+    }
+    return tile->query + row < p->NQ;
 }
 
 /*
@@ -191,9 +205,6 @@ MHA_INLINE uint mha_lane_bits(const struct mha_params *p, const struct mha_row_t
                               struct mha_row_id id, mha_i64 key, __global const uchar *mask,
                               __global const void *bias, float *bias_row)
 {
-    if (!id.exists) {
-        return 0;
-    }
     return mha_visible_bits(p, mha_row_range(p, tile->length, id.query), key,
                             mha_mask_rows_of(p, tile->b, id.head, id.query), mask, bias, bias_row);
 }
@@ -208,7 +219,7 @@ MHA_INLINE float mha_lane_scores(const struct mha_params *p, const struct mha_ro
                                  float peak)
 {
     struct mha_row_terms terms;
-    terms.slope = p->has_alibi && id.exists ? slopes[p->slopes_offset + id.head] : 0.0f;
+    terms.slope = p->has_alibi ? slopes[p->slopes_offset + id.head] : 0.0f;
     terms.position = id.query + mha_offset(p, tile->length);
 #pragma unroll
     for (int v = 0; v < NKV; ++v) {

@@ -35,7 +35,9 @@ compile() {
         -I "$kernels" "$@" "$file"
 }
 
-for tile in '' '12,16,2,8' '6,8,2,16' '6,4,2,32' '4,16,2,8' '1,4,2,2' '3,4,1,5'; do
+for tile in '' '12,16,2,8' '6,8,2,16' '6,4,2,32' '4,16,2,8' '1,4,2,2' '3,4,1,5' \
+    'shared 8,16,8,4,16,2,1,0' 'shared 4,32,1,4,32,1,0,0' 'shared 2,4,2,8,64,8,0,0' \
+    'rows 1,8,32' 'rows 2,4,16' 'rows 4,16,4'; do
     mkdir "$work/tile$tile"
     GPU_MHA_TILE=$tile "$choices" "$work/tile$tile"
 done

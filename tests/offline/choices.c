@@ -46,6 +46,17 @@ static const struct problem problems[] = {
     {"decode-128-f16", {DECODE, HEAD(128), ALL_F16}},
     {"prefill-bf16", {PREFILL, HEAD(64), BF16}},
     {"decode-bf16", {DECODE, HEAD(64), BF16}},
+    {"mixed-past",
+     {.B = 1,
+      .H = 4,
+      .HKV = 2,
+      .NQ = 40,
+      .NK = 40,
+      .NP = 9,
+      .DK = 33,
+      .DV = 31,
+      .past_key.type = GPU_MHA_F16,
+      .past_value.type = GPU_MHA_BF16}},
     {"few-queries", {.B = 3, .H = 6, .HKV = 3, .NQ = 3, .NK = 777, .DK = 40, .DV = 24}},
     {"odd-heads", {.B = 2, .H = 3, .HKV = 1, .NQ = 65, .NK = 33, .DK = 257, .DV = 1}},
     {"wide-heads", {.B = 1, .H = 1, .HKV = 1, .NQ = 40, .NK = 40, .DK = 2000, .DV = 1200}},
@@ -107,7 +118,7 @@ static void list_launch(const struct driver_launch *launch, void *user)
 /* One buffer, large enough for anything, stands for every array. */
 static gpu_mha_status run(gpu_mha_context *context, const gpu_mha_desc *desc, struct list *list)
 {
-    cl_mem memory[6] = {NULL};
+    cl_mem memory[8] = {NULL};
     cl_event event = NULL;
     gpu_mha_plan *plan = NULL;
     gpu_mha_status status = gpu_mha_plan_create(context, desc, &plan);
@@ -118,7 +129,7 @@ static gpu_mha_status run(gpu_mha_context *context, const gpu_mha_desc *desc, st
     cl_context cl = gpu_mha_context_cl(context);
     const cl_command_queue queue =
         clCreateCommandQueue(cl, gpu_mha_context_device(context), 0, NULL);
-    for (int m = 0; m < 6; ++m) {
+    for (int m = 0; m < 8; ++m) {
         memory[m] = clCreateBuffer(cl, CL_MEM_READ_WRITE, (size_t)64 * GIB, NULL, NULL);
     }
     gpu_mha_buffers buffers = {.query.mem = memory[0],
@@ -129,10 +140,14 @@ static gpu_mha_status run(gpu_mha_context *context, const gpu_mha_desc *desc, st
     if (gpu_mha_plan_workspace_bytes(plan) == 0) {
         buffers.workspace.mem = NULL;
     }
+    if (desc->NP > 0) {
+        buffers.past_key.mem = memory[6];
+        buffers.past_value.mem = memory[7];
+    }
     buffers.lse.mem = desc->lse ? memory[5] : NULL;
     buffers.weights.mem = desc->weights != GPU_MHA_WEIGHTS_NONE ? memory[5] : NULL;
     status = gpu_mha_enqueue(plan, queue, &buffers, 0, NULL, &event);
-    for (int m = 0; m < 6; ++m) {
+    for (int m = 0; m < 8; ++m) {
         clReleaseMemObject(memory[m]);
     }
     clReleaseCommandQueue(queue);
