@@ -54,7 +54,7 @@ for heads in '64 64 0 0' '80 72 1 3' '257 1 2 2'; do
             set -- $shape $heads
             compile "$kernels/shared.cl" -D LR="$1" -D LC="$2" -D MQ="$3" -D NK="$4" -D DC="$5" \
                 -D KC="$6" -D QUERY_LOCAL="$7" -D SUB_GROUP=0 -D DK="$8" -D DV="$9" \
-                -D KEY_TYPE="${10}" -D VALUE_TYPE="${11}" -D MHA_HAS_FMA="$fma" || exit 1
+                -D MHA_HAS_FMA="$fma" || exit 1
             compiled=$((compiled + 1))
         done
         for shape in '1 8 32' '2 4 16' '4 16 4'; do
