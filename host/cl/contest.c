@@ -192,7 +192,27 @@ static int by_value(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-static int judge(struct mha_contest *contest, const gpu_mha_tune_options *options)
+static int64_t median_of(const int64_t *round_ns, int rounds)
+{
+    int64_t sorted[MHA_CONTEST_ROUNDS];
+    memcpy(sorted, round_ns, (size_t)rounds * sizeof sorted[0]);
+    qsort(sorted, (size_t)rounds, sizeof sorted[0], by_value);
+    return sorted[rounds / 2];
+}
+
+/* Another one than the default wins by more than chance: clearly, and in most of the rounds. */
+static int beats_default(const struct mha_contest *contest, int index)
+{
+    const struct mha_entrant *entrant = &contest->entrants[index], *first = &contest->entrants[0];
+    int rounds_won = 0;
+    for (int r = 0; r < contest->rounds; r++) {
+        rounds_won += entrant->round_ns[r] < first->round_ns[r];
+    }
+    return first->median_ns - entrant->median_ns > first->median_ns / 100 * LEAST_GAIN &&
+           4 * rounds_won >= 3 * contest->rounds;
+}
+
+int mha_contest_judge(struct mha_contest *contest)
 {
     int winner = 0;
     for (int i = 0; i < contest->count; i++) {
@@ -200,19 +220,26 @@ static int judge(struct mha_contest *contest, const gpu_mha_tune_options *option
         if (entrant->dropped) {
             continue;
         }
-        qsort(entrant->round_ns, (size_t)contest->rounds, sizeof entrant->round_ns[0], by_value);
-        entrant->median_ns = entrant->round_ns[contest->rounds / 2];
-        report(contest, options,
-               (gpu_mha_tune_progress){.state = GPU_MHA_TUNE_MEASURED,
-                                       .index = i,
-                                       .median_ms = (double)entrant->median_ns * 1e-6});
-        if (entrant->median_ns < contest->entrants[winner].median_ns) {
+        entrant->median_ns = median_of(entrant->round_ns, contest->rounds);
+        if (i > 0 && beats_default(contest, i) &&
+            entrant->median_ns < contest->entrants[winner].median_ns) {
             winner = i;
         }
     }
-    const int64_t of_default = contest->entrants[0].median_ns;
-    const int64_t gain = of_default - contest->entrants[winner].median_ns;
-    return gain > of_default / 100 * LEAST_GAIN ? winner : 0;
+    return winner;
+}
+
+static void report_medians(const struct mha_contest *contest, const gpu_mha_tune_options *options)
+{
+    for (int i = 0; i < contest->count; i++) {
+        const struct mha_entrant *entrant = &contest->entrants[i];
+        if (!entrant->dropped) {
+            report(contest, options,
+                   (gpu_mha_tune_progress){.state = GPU_MHA_TUNE_MEASURED,
+                                           .index = i,
+                                           .median_ms = (double)entrant->median_ns * 1e-6});
+        }
+    }
 }
 
 static gpu_mha_status hold(struct mha_contest *contest, const gpu_mha_tune_options *options,
@@ -231,7 +258,8 @@ static gpu_mha_status hold(struct mha_contest *contest, const gpu_mha_tune_optio
                (gpu_mha_tune_progress){.state = GPU_MHA_TUNE_TIMING, .round = round});
         MHA_TRY(take_turns(contest, options, round, &turn));
     }
-    *winner = judge(contest, options);
+    *winner = mha_contest_judge(contest);
+    report_medians(contest, options);
     return GPU_MHA_OK;
 }
 

@@ -49,6 +49,9 @@ gpu_mha_status mha_contest_check_size(const char *name, size_t given, size_t nee
 gpu_mha_status mha_contest_hold(struct mha_contest *contest, gpu_mha_context *context,
                                 const gpu_mha_tune_options *options, int *winner);
 
+/* Fills in the medians of what was measured, and says who wins. */
+int mha_contest_judge(struct mha_contest *contest);
+
 /*
  * Uses and keeps the winner, unless the run is dry, and fills in `result`, which may be NULL. What
  * blocking calls made ready before is dropped.

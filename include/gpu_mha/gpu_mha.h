@@ -720,7 +720,7 @@ typedef struct gpu_mha_tune_result {
  * the default's within twice the bound at the top, and timed: rounds in which all take turns,
  * medians of the time of a run. One that does not build, fails or differs is dropped, and so is one
  * whose runs are long and take three times the best one's time. The default stays the winner unless
- * another one is at least 2% faster.
+ * another one is at least 2% faster, and faster in three of four rounds.
  *
  * Blocks: for seconds, and as long as the driver needs to build, which may be minutes. Other work
  * on the device makes the measurement worthless. Device memory: inputs, output and workspace of

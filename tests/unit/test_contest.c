@@ -160,6 +160,36 @@ START_TEST(all_take_turns)
 }
 END_TEST
 
+/* Times of rounds as they might have been measured, and who wins. */
+static const struct {
+    int64_t rounds[3][5];
+    int dropped, winner;
+} races[] = {
+    {{{100, 100, 100, 100, 100}, {90, 90, 90, 90, 90}, {95, 95, 95, 95, 95}}, 0, 1},
+    {{{100, 100, 100, 100, 100}, {90, 90, 90, 90, 90}, {80, 80, 80, 80, 80}}, 0, 2},
+    {{{100, 100, 100, 100, 100}, {90, 90, 90, 90, 90}, {80, 80, 80, 80, 80}}, 2, 1},
+    /* Not by 2%. */
+    {{{1000, 1000, 1000, 1000, 1000}, {981, 981, 981, 981, 981}, {1200, 1, 1200, 1, 1200}}, 0, 0},
+    /* The better median, but ahead in three rounds of five alone; in four. */
+    {{{50, 50, 100, 100, 100}, {90, 90, 90, 90, 90}, {300, 300, 300, 300, 300}}, 0, 0},
+    {{{50, 100, 100, 100, 100}, {90, 90, 90, 90, 90}, {300, 300, 300, 300, 300}}, 0, 1},
+    /* A machine that slows down for all leaves the order. */
+    {{{100, 200, 400, 800, 1600}, {90, 180, 360, 720, 1440}, {99, 199, 399, 799, 1599}}, 0, 1},
+};
+
+START_TEST(the_winner_wins_by_more_than_chance)
+{
+    struct job job = {.conduct = {FINE}};
+    struct mha_contest contest = contest_of(&job, 3);
+    contest.rounds = 5;
+    for (int i = 0; i < 3; i++) {
+        memcpy(contest.entrants[i].round_ns, races[_i].rounds[i], sizeof races[_i].rounds[i]);
+        contest.entrants[i].dropped = races[_i].dropped != 0 && races[_i].dropped == i;
+    }
+    ck_assert_int_eq(mha_contest_judge(&contest), races[_i].winner);
+}
+END_TEST
+
 /* Medians as they might have been measured, and the winner of it. */
 START_TEST(the_result_says_what_was_found)
 {
@@ -201,6 +231,8 @@ static Suite *contest_suite(void)
     tcase_add_test(all, who_fails_or_differs_is_dropped);
     tcase_add_loop_test(all, a_default_that_fails_ends_it, 0, 5);
     tcase_add_test(all, all_take_turns);
+    tcase_add_loop_test(all, the_winner_wins_by_more_than_chance, 0,
+                        (int)(sizeof races / sizeof races[0]));
     tcase_add_test(all, the_result_says_what_was_found);
     suite_add_tcase(suite, all);
     return suite;
