@@ -138,7 +138,8 @@ static void report(const struct mha_bench_device *device, struct mha_bench_limit
 static bool open_products(struct mha_bench_device *device, int clblast, int given, char **shapes,
                           double seconds)
 {
-    const struct mha_gemm_kind *const own = mha_gemm_kind_for(&device->context->device);
+    struct mha_tuned_entry entry;
+    const struct mha_gemm_kind *const own = mha_gemm_kind_for(device->context, &entry);
     const struct mha_gemm_kind *const all[] = {&mha_gemm_tile, &mha_gemm_clblast};
     const int shape_count = given > 0 ? given : (int)(sizeof default_shapes / sizeof(char *));
     for (int s = 0; s < shape_count; ++s) {
