@@ -70,7 +70,7 @@ MHA_INLINE struct mha_place mha_place_of(const struct mha_params *p, __global co
 #endif
 #endif
 #ifndef MHA_PREFETCH
-#define MHA_PREFETCH(pointer)
+#define MHA_PREFETCH(pointer) ((void)(pointer))
 #endif
 
 MHA_INLINE void mha_prefetch_row(struct mha_place row, const int type, int elements)

@@ -25,11 +25,12 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 
 # compile FILE OPTION...; __OPENCL_VERSION__ is what drivers define and a bare compiler does not.
-# Functions of headers that have been written out in a source look unused.
+# Functions of headers that have been written out in a source look unused. The target spir64 is one
+# that knows sub-groups.
 compile() {
     file=$1
     shift
-    "$compiler" -x cl -cl-std=CL1.2 -Xclang -finclude-default-header -fsyntax-only \
+    "$compiler" -x cl -target spir64 -cl-std=CL1.2 -Xclang -finclude-default-header -fsyntax-only \
         -D __OPENCL_VERSION__=120 -Wall -Wextra -Wdouble-promotion \
         -Wshadow -Wno-unused-function -Werror \
         -I "$kernels" "$@" "$file"
