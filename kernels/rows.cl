@@ -10,15 +10,19 @@
  * ND-range: one work-item per (b, kv head, split, NC columns, MQ rows). With splits > 1 each leaves
  * its normalised output and LSE in the workspace, and merge.cl joins them.
  *
- * -D names: MQ, NK, NC; those of common/lane.h.
+ * -D names: MQ, NK, NC; KEY_TYPE, VALUE_TYPE: the storage of keys and values (MHA_TYPE_*), 3 where
+ * past and new ones differ; those of common/lane.h.
  */
-#if !defined(NC)
-#error "NC must be defined"
+#if !defined(NC) || !defined(KEY_TYPE) || !defined(VALUE_TYPE)
+#error "NC, KEY_TYPE and VALUE_TYPE must be defined"
 #endif
 
 #include "common/lane.h"
 
 #define NCV (NC / 4)
+
+/* The type that a build is for, or the source's own. */
+#define MHA_BUILT_TYPE(built, type) ((built) == 3 ? (type) : (built))
 
 /* Up to this head size chains of a product are few enough for a plain sum. */
 #define PLAIN_SUM_MAX 128

@@ -108,8 +108,7 @@ MHA_INLINE void mha_load_key_tile(const struct mha_params *p, const struct mha_r
         float4 x = 0.0f;
         if (j >= tile->some.first && j < tile->some.last) {
             const struct mha_source from = MHA_KEY_SOURCE(j);
-            x = mha_load4(from.data, MHA_BUILT_TYPE(KEY_TYPE, from.type), from.at + d + 4 * v,
-                          DK - d - 4 * v, from.wide);
+            x = mha_load4(from.data, from.type, from.at + d + 4 * v, DK - d - 4 * v, from.wide);
         }
         to[(k % NK * LC + k / NK) * KEY_ROW + v] = x;
     }
@@ -130,8 +129,7 @@ MHA_INLINE void mha_load_value_tile(const struct mha_params *p, const struct mha
         float4 x = 0.0f;
         if (j >= tile->some.first && j < tile->some.last) {
             const struct mha_source from = MHA_VALUE_SOURCE(j);
-            x = mha_load4(from.data, MHA_BUILT_TYPE(VALUE_TYPE, from.type), from.at + c, DV - c,
-                          from.wide);
+            x = mha_load4(from.data, from.type, from.at + c, DV - c, from.wide);
         }
         if (any(!isfinite(x))) {
             atomic_or(special, 1);

@@ -151,18 +151,51 @@ static gpu_mha_status prepare_stages(struct mha_attention *a, gpu_mha_context *c
     return GPU_MHA_OK;
 }
 
+static void drop_stages(struct mha_attention *a)
+{
+    for (int s = 0; s < MHA_STAGES_MAX; ++s) {
+        mha_kernel_destroy(&a->kernels[s]);
+    }
+    a->stage_count = 0;
+}
+
+/* Parameters, workspace and kernels of a->variant. */
+static gpu_mha_status try_variant(struct mha_attention *a, gpu_mha_context *context)
+{
+    a->params = params_of(&a->problem, &a->variant);
+    MHA_TRY(carve(a, &context->device));
+    return prepare_stages(a, context);
+}
+
+/* 1 if another shape may do what this one could not: a built kernel tells what it really needs. */
+static int has_smaller(const struct mha_attention *a, gpu_mha_status status)
+{
+    const enum mha_path path = a->variant.shape.path;
+    return (status == GPU_MHA_UNSUPPORTED || status == GPU_MHA_BUILD) &&
+           (path == MHA_PATH_SHARED || path == MHA_PATH_ROWS);
+}
+
 static gpu_mha_status prepare(struct mha_attention *a, gpu_mha_context *context,
                               const gpu_mha_desc *desc, const struct mha_shape *wanted)
 {
     MHA_TRY(mha_problem_read(desc, &a->problem));
     MHA_TRY(mha_variant_choose(&a->problem, &context->device, wanted, &a->variant));
-    a->params = params_of(&a->problem, &a->variant);
     if (a->problem.empty_output) {
         return GPU_MHA_OK;
     }
-    MHA_TRY(carve(a, &context->device));
     MHA_TRY(make_slopes(a, context->cl));
-    return prepare_stages(a, context);
+    gpu_mha_status status = try_variant(a, context);
+    while (has_smaller(a, status)) {
+        char text[MHA_SHAPE_TEXT];
+        struct mha_shape shape = a->variant.shape;
+        mha_shape_text(&shape, text, sizeof text);
+        mha_log(MHA_LOG_WARN, "replace \"%s\" by a smaller shape: %s", text, gpu_mha_last_error());
+        drop_stages(a);
+        mha_shape_smaller(&a->problem, &context->device, &shape);
+        mha_variant_of(&a->problem, &context->device, &shape, &a->variant);
+        status = try_variant(a, context);
+    }
+    return status;
 }
 
 gpu_mha_status mha_attention_create(gpu_mha_context *context, const gpu_mha_desc *desc,
@@ -185,9 +218,7 @@ void mha_attention_destroy(struct mha_attention *a)
     if (a == NULL) {
         return;
     }
-    for (int s = 0; s < MHA_STAGES_MAX; ++s) {
-        mha_kernel_destroy(&a->kernels[s]);
-    }
+    drop_stages(a);
     if (a->slopes != NULL) {
         clReleaseMemObject(a->slopes);
     }

@@ -37,6 +37,8 @@ static gpu_mha_status parse_shared(const char *name, const char *text, struct mh
                    name, s.DC);
     MHA_INVALID_IF(!is_power_of_two(s.KC, 1, s.NK),
                    "%s: KC is %d: it must be a power of two, at most NK", name, s.KC);
+    MHA_INVALID_IF(s.LC * s.KC > 64, "%s: LC * KC is %d: it must be at most 64", name, s.LC * s.KC);
+    MHA_INVALID_IF(s.MQ * s.NK > 64, "%s: MQ * NK is %d: it must be at most 64", name, s.MQ * s.NK);
     MHA_INVALID_IF(s.query != 0 && s.query != 1, "%s: QUERY is %d: it must be 0 or 1", name,
                    s.query);
     MHA_INVALID_IF(s.sub_group != 0 && s.sub_group != 1, "%s: SUBGROUP is %d: it must be 0 or 1",
@@ -56,6 +58,7 @@ static gpu_mha_status parse_rows(const char *name, const char *text, struct mha_
                    name, r.NK);
     MHA_INVALID_IF(r.NC < 4 || r.NC > 64 || r.NC % 4 != 0,
                    "%s: NC is %d: it must be a multiple of 4 from 4 to 64", name, r.NC);
+    MHA_INVALID_IF(r.MQ * r.NK > 64, "%s: MQ * NK is %d: it must be at most 64", name, r.MQ * r.NK);
     *rows = r;
     return GPU_MHA_OK;
 }

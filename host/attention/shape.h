@@ -66,8 +66,8 @@ void mha_shape_default(const struct mha_problem *problem, const struct mha_devic
                        struct mha_shape *shape);
 
 /*
- * What to run where the built kernel of `shape` needs more than the device has: fewer work-items to
- * a group, in the end the fused tile.
+ * What to run where the built kernel of `shape` needs more than the device has, or does not
+ * build: no sub-groups, fewer work-items to a group, in the end the tile kernels.
  */
 void mha_shape_smaller(const struct mha_problem *problem, const struct mha_device *device,
                        struct mha_shape *shape);

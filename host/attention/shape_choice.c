@@ -93,6 +93,10 @@ void mha_shape_default(const struct mha_problem *p, const struct mha_device *dev
 void mha_shape_smaller(const struct mha_problem *p, const struct mha_device *device,
                        struct mha_shape *shape)
 {
+    if (shape->path == MHA_PATH_SHARED && shape->shared.sub_group) {
+        shape->shared.sub_group = 0;
+        return;
+    }
     if (shape->path != MHA_PATH_SHARED || !find_shared(p, device, lanes_of(shape), shape)) {
         *shape = find_tile(p, device);
     }

@@ -12,14 +12,12 @@
  * -D names:
  *   MQ, NK    query rows and keys of a lane
  *   DK, DV    head sizes
- *   KEY_TYPE, VALUE_TYPE  storage of keys and values (MHA_TYPE_*); 3 where past and new ones differ
  */
 #ifndef MHA_LANE_H
 #define MHA_LANE_H
 
-#if !defined(MQ) || !defined(NK) || !defined(DK) || !defined(DV) || !defined(KEY_TYPE) ||          \
-    !defined(VALUE_TYPE)
-#error "MQ, NK, DK, DV, KEY_TYPE and VALUE_TYPE must be defined"
+#if !defined(MQ) || !defined(NK) || !defined(DK) || !defined(DV)
+#error "MQ, NK, DK and DV must be defined"
 #endif
 #define VEC 4
 #define KT NK
@@ -148,9 +146,6 @@ MHA_INLINE struct mha_source mha_source_of(const struct mha_params *p, __global 
 #define MHA_VALUE_SOURCE(j)                                                                        \
     mha_source_of(p, past_value, p->past_value, p->past_value_type, value, p->value,               \
                   p->value_type, tile->b, tile->g, j)
-
-/* The type that a build is for, or the source's own. */
-#define MHA_BUILT_TYPE(built, type) ((built) == 3 ? (type) : (built))
 
 /*
  * Elements [at, at + 4) of which `left` exist, 0 behind them; nothing behind is read. `wide` tells

@@ -27,6 +27,11 @@ void attention_use_tile(const char *tile)
     }
 }
 
+int attention_tile_count(int count)
+{
+    return getenv("GPU_MHA_TEST_TILE") ? 1 : count;
+}
+
 cl_command_queue attention_queue(gpu_mha_context *context, int out_of_order)
 {
     cl_int code = CL_SUCCESS;

@@ -172,11 +172,11 @@ static void lane_options(struct mha_options *options, const struct mha_attention
         mha_options_flag(options, "SUB_GROUP", s->sub_group);
     } else {
         mha_options_int(options, "NC", r->NC);
+        mha_options_int(options, "KEY_TYPE", built_type(a, &p->key, &p->past_key));
+        mha_options_int(options, "VALUE_TYPE", built_type(a, &p->value, &p->past_value));
     }
     mha_options_int(options, "DK", p->desc.DK);
     mha_options_int(options, "DV", p->desc.DV);
-    mha_options_int(options, "KEY_TYPE", built_type(a, &p->key, &p->past_key));
-    mha_options_int(options, "VALUE_TYPE", built_type(a, &p->value, &p->past_value));
 }
 
 gpu_mha_status mha_stage_prepare(struct mha_attention *a, gpu_mha_context *context,
