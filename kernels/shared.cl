@@ -208,6 +208,8 @@ MHA_INLINE void mha_tile_products(const struct mha_params *p, const struct mha_r
 MHA_INLINE void mha_group_peaks(struct mha_lane lane, __local float4 *scratch, float *peak)
 {
 #if SUB_GROUP
+    (void)lane;
+    (void)scratch;
 #pragma unroll
     for (int r = 0; r < MQ; ++r) {
         peak[r] = sub_group_reduce_max(peak[r]);

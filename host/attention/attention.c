@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "attention/choice.h"
 #include "attention/stages/stages.h"
 #include "attention/workspace.h"
 #include "core/log.h"
@@ -60,7 +61,7 @@ static struct mha_params params_of(const struct mha_problem *p, const struct mha
     k.scale_log2 = (float)((double)p->scale * 1.4426950408889634);
     k.softcap = d->softcap;
     k.plain = d->softcap == 0.0f && d->bias.type == GPU_MHA_MASK_NONE &&
-              d->alibi == GPU_MHA_ALIBI_NONE && isfinite(k.scale_log2);
+              d->alibi == GPU_MHA_ALIBI_NONE && k.scale_log2 > 0.0f && isfinite(k.scale_log2);
     k.dropout_threshold = p->dropout_threshold;
     k.dropout_scale = (float)(1.0 / (1.0 - (double)d->dropout));
     k.dropout_seed = d->dropout_seed;
@@ -132,6 +133,7 @@ static gpu_mha_status prepare_stages(struct mha_attention *a, gpu_mha_context *c
 {
     static const struct mha_stage *const paths[][MHA_STAGES_MAX + 1] = {
         [MHA_PATH_FUSED] = {&mha_stage_pack_key, &mha_stage_pack_value, &mha_stage_fused},
+        [MHA_PATH_HEADS] = {&mha_stage_heads},
         [MHA_PATH_DECODE] = {&mha_stage_decode},
         [MHA_PATH_SHARED] = {&mha_stage_shared},
         [MHA_PATH_ROWS] = {&mha_stage_rows},
@@ -178,7 +180,12 @@ static int has_smaller(const struct mha_attention *a, gpu_mha_status status)
 static gpu_mha_status prepare(struct mha_attention *a, gpu_mha_context *context,
                               const gpu_mha_desc *desc, const struct mha_shape *wanted)
 {
+    struct mha_shape tuned;
+    struct mha_tuned_entry entry;
     MHA_TRY(mha_problem_read(desc, &a->problem));
+    if (wanted == NULL && mha_choice_tuned(context, &a->problem, &tuned, &entry)) {
+        wanted = &tuned;
+    }
     MHA_TRY(mha_variant_choose(&a->problem, &context->device, wanted, &a->variant));
     if (a->problem.empty_output) {
         return GPU_MHA_OK;
@@ -227,11 +234,9 @@ void mha_attention_destroy(struct mha_attention *a)
 
 static const char *path_name(enum mha_path path)
 {
-    static const char *const names[] = {[MHA_PATH_FUSED] = "fused",
-                                        [MHA_PATH_DECODE] = "decode",
-                                        [MHA_PATH_SHARED] = "shared",
-                                        [MHA_PATH_ROWS] = "rows",
-                                        [MHA_PATH_STAGED] = "staged"};
+    static const char *const names[] = {
+        [MHA_PATH_FUSED] = "fused",   [MHA_PATH_HEADS] = "heads", [MHA_PATH_DECODE] = "decode",
+        [MHA_PATH_SHARED] = "shared", [MHA_PATH_ROWS] = "rows",   [MHA_PATH_STAGED] = "staged"};
     return names[path];
 }
 

@@ -29,7 +29,10 @@ struct mha_attention {
 
 extern const struct mha_operation mha_attention_operation;
 
-/* `wanted`, or NULL: the shape to run where it fits (mha_variant_choose). */
+/*
+ * `wanted`: the shape to run where it fits (mha_variant_choose); NULL: the one measured for such
+ * problems, if one was (mha_choice_tuned).
+ */
 gpu_mha_status mha_attention_create(gpu_mha_context *context, const gpu_mha_desc *desc,
                                     const struct mha_shape *wanted,
                                     struct mha_attention **attention);

@@ -1,4 +1,4 @@
-/* What all implementations of the product share: the choice among them, and the empty product. */
+/* What all implementations of the product share: the size of a shape, and the empty product. */
 #include "blas/gemm.h"
 
 #include <inttypes.h>
@@ -8,19 +8,11 @@ static int64_t span(int64_t rows, int64_t stride, int64_t columns)
     return rows == 0 ? 0 : mha_size_add(mha_size_mul(rows - 1, stride), columns);
 }
 
-/*
- * CLBlast is written for GPUs; on a CPU device (PoCL) its untuned kernels reach a few per cent of
- * what the register tile does.
- */
-const struct mha_gemm_kind *mha_gemm_kind_for(const struct mha_device *device)
-{
-    return device->type & CL_DEVICE_TYPE_CPU ? &mha_gemm_tile : &mha_gemm_clblast;
-}
-
 gpu_mha_status mha_gemm_prepare(gpu_mha_context *context, const struct mha_gemm_shape *shape,
                                 struct mha_gemm *gemm)
 {
-    return mha_gemm_prepare_with(mha_gemm_kind_for(&context->device), context, shape, gemm);
+    struct mha_tuned_entry entry;
+    return mha_gemm_prepare_with(mha_gemm_kind_for(context, &entry), context, shape, gemm);
 }
 
 gpu_mha_status mha_gemm_prepare_with(const struct mha_gemm_kind *kind, gpu_mha_context *context,
@@ -54,9 +46,11 @@ gpu_mha_status mha_gemm_warm(gpu_mha_context *context, const struct mha_gemm *ge
 }
 
 gpu_mha_status mha_gemm_launch(struct mha_gemm *gemm, struct mha_chain *chain, gpu_mha_buffer a,
-                               gpu_mha_buffer w, gpu_mha_buffer c, gpu_mha_buffer scratch)
+                               gpu_mha_buffer w, gpu_mha_buffer bias, gpu_mha_buffer c,
+                               gpu_mha_buffer scratch)
 {
-    return gemm->kind == NULL ? GPU_MHA_OK : gemm->kind->launch(gemm, chain, a, w, c, scratch);
+    return gemm->kind == NULL ? GPU_MHA_OK
+                              : gemm->kind->launch(gemm, chain, a, w, bias, c, scratch);
 }
 
 void mha_gemm_destroy(struct mha_gemm *gemm)

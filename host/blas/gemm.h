@@ -2,12 +2,14 @@
  * Matrix products for linear maps: C (M, N) = A (M, K) * W (N, K)^T in single precision. Prepared
  * once for its shape, launched any number of times from any thread.
  *
- * Behind it stands one of several implementations (struct mha_gemm_kind), chosen by device.
+ * Behind it stands one of several implementations (struct mha_gemm_kind), chosen by device
+ * and measurement (choose.c).
  */
 #ifndef MHA_BLAS_GEMM_H
 #define MHA_BLAS_GEMM_H
 
 #include "cl/context.h"
+#include "cl/tuned.h"
 #include "core/size.h"
 
 struct mha_gemm_shape {
@@ -18,11 +20,13 @@ struct mha_gemm_shape {
 struct mha_gemm;
 
 struct mha_gemm_kind {
-    const char *name; /* for the plan's text */
+    const char *name; /* for the plan's text and the tuning file */
+    int adds_bias;    /* launch takes a bias */
     gpu_mha_status (*prepare)(gpu_mha_context *context, struct mha_gemm *gemm);
     gpu_mha_status (*warm)(gpu_mha_context *context);
     gpu_mha_status (*launch)(struct mha_gemm *gemm, struct mha_chain *chain, gpu_mha_buffer a,
-                             gpu_mha_buffer w, gpu_mha_buffer c, gpu_mha_buffer scratch);
+                             gpu_mha_buffer w, gpu_mha_buffer bias, gpu_mha_buffer c,
+                             gpu_mha_buffer scratch);
 };
 
 struct mha_gemm {
@@ -33,7 +37,9 @@ struct mha_gemm {
     size_t scratch_bytes; /* that a launch needs */
 
     /* Of the tile implementation. */
-    int64_t column_tiles, product_tiles; /* work-items of the two kernels */
+    int thin;                            /* W is not packed: there is one kernel, `product` */
+    int64_t column_tiles, product_items; /* work-items of the two kernels */
+    int block_rows, block_columns;       /* tiles of a work-item of the second */
     struct mha_kernel pack, product;
 };
 
@@ -45,8 +51,19 @@ gpu_mha_status mha_gemm_prepare(gpu_mha_context *context, const struct mha_gemm_
 gpu_mha_status mha_gemm_prepare_with(const struct mha_gemm_kind *kind, gpu_mha_context *context,
                                      const struct mha_gemm_shape *shape, struct mha_gemm *gemm);
 
-/* The implementation that mha_gemm_prepare takes on a device. */
-const struct mha_gemm_kind *mha_gemm_kind_for(const struct mha_device *device);
+/* The key of products in the tuning file; the value is the name of an implementation. */
+#define MHA_GEMM_KEY "product"
+enum { MHA_GEMM_KINDS = 2 };
+
+/* The implementations by number, 0 the one that is taken on a device without measurement. */
+const struct mha_gemm_kind *mha_gemm_candidate(const struct mha_device *device, int index);
+
+/*
+ * The implementation that mha_gemm_prepare takes: the measured one, with its *entry, or the
+ * default, and entry->key is "".
+ */
+const struct mha_gemm_kind *mha_gemm_kind_for(gpu_mha_context *context,
+                                              struct mha_tuned_entry *entry);
 
 void mha_gemm_destroy(struct mha_gemm *gemm); /* NULL-safe, also for a zeroed struct */
 
@@ -57,12 +74,14 @@ void mha_gemm_destroy(struct mha_gemm *gemm); /* NULL-safe, also for a zeroed st
 gpu_mha_status mha_gemm_warm(gpu_mha_context *context, const struct mha_gemm *gemm);
 
 /*
- * Puts the product on the chain. Offsets count elements, `scratch.offset` counts bytes and is a
- * multiple of align_bytes. C and scratch overlap nothing. On an out-of-order queue a barrier may
- * be put in front. A NaN or an infinity in a row of A reaches that row of C alone.
+ * Puts the product on the chain. `bias` (N) is added to every row of C; without one, and wherever
+ * the kind does not add it, bias.mem is NULL. Offsets count elements, `scratch.offset` counts bytes
+ * and is a multiple of align_bytes. C and scratch overlap nothing. On an out-of-order queue a
+ * barrier may be put in front. A NaN or an infinity in a row of A reaches that row of C alone.
  */
 gpu_mha_status mha_gemm_launch(struct mha_gemm *gemm, struct mha_chain *chain, gpu_mha_buffer a,
-                               gpu_mha_buffer w, gpu_mha_buffer c, gpu_mha_buffer scratch);
+                               gpu_mha_buffer w, gpu_mha_buffer bias, gpu_mha_buffer c,
+                               gpu_mha_buffer scratch);
 
 /* The implementations. */
 extern const struct mha_gemm_kind mha_gemm_clblast;

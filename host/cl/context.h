@@ -9,6 +9,7 @@
 #include "cl/kernel.h"
 
 struct mha_recent; /* recent.h */
+struct mha_tuned;  /* tuned.h */
 
 struct gpu_mha_context {
     atomic_int references;
@@ -16,7 +17,8 @@ struct gpu_mha_context {
     cl_context cl;
     struct mha_device device;
     struct mha_program_cache *programs;
-    cl_command_queue queue; /* in-order, for the blocking calls; guarded by queue_lock */
+    struct mha_tuned *tuned; /* what was measured on the device */
+    cl_command_queue queue;  /* in-order, for the blocking calls; guarded by queue_lock */
     pthread_mutex_t queue_lock;
     struct mha_recent *recent; /* of the blocking calls; NULL until used; guarded by queue_lock */
 };

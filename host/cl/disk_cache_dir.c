@@ -50,7 +50,7 @@ char *mha_disk_cache_path(void)
     } else if (home && *home == '/') {
         mha_strbuf_printf(&path, "%s/.cache/gpu_mha", home);
     } else {
-        mha_log(MHA_LOG_DEBUG, "keep no programs: neither GPU_MHA_CACHE_DIR nor HOME is set");
+        mha_log(MHA_LOG_DEBUG, "keep nothing: neither GPU_MHA_CACHE_DIR nor HOME is set");
         return NULL;
     }
     return finish_path(&path);
@@ -78,14 +78,9 @@ static int make_directories(const char *path)
     return code;
 }
 
-int mha_cache_dir_open(const char *path)
+/* `dir`, opened for `path`, if it can be trusted; else it is closed, and -1. */
+static int trust(int dir, const char *path)
 {
-    int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (dir < 0 && errno == ENOENT) {
-        int code = make_directories(path);
-        dir = code == 0 ? open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-        errno = code != 0 ? code : errno;
-    }
     if (dir < 0) {
         mha_log(MHA_LOG_DEBUG, "open the cache %s: %s", path, strerror(errno));
         return -1;
@@ -95,11 +90,27 @@ int mha_cache_dir_open(const char *path)
         (facts.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
         static atomic_flag told = ATOMIC_FLAG_INIT;
         mha_log(atomic_flag_test_and_set(&told) ? MHA_LOG_DEBUG : MHA_LOG_WARN,
-                "keep no programs in %s: it must be the user's and writable to no one else", path);
+                "keep nothing in %s: it must be the user's and writable to no one else", path);
         close(dir);
         return -1;
     }
     return dir;
+}
+
+int mha_cache_dir_find(const char *path)
+{
+    return trust(open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), path);
+}
+
+int mha_cache_dir_open(const char *path)
+{
+    int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir < 0 && errno == ENOENT) {
+        int code = make_directories(path);
+        dir = code == 0 ? open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+        errno = code != 0 ? code : errno;
+    }
+    return trust(dir, path);
 }
 
 int mha_disk_cache_usable(const char *path)

@@ -1,4 +1,5 @@
-/* The directory of the disk cache: made, trusted, kept within bounds. For disk_cache.c. */
+/*
+ * The directory of the disk cache: made, trusted, kept within bounds. For disk_cache.c. */
 #ifndef MHA_CL_DISK_CACHE_DIR_H
 #define MHA_CL_DISK_CACHE_DIR_H
 
@@ -7,6 +8,9 @@
 
 /* A descriptor of the directory, made if it is missing, or -1 with a line in the log. */
 int mha_cache_dir_open(const char *path);
+
+/* The same, but a directory that is missing stays so. */
+int mha_cache_dir_find(const char *path);
 
 /*
  * Removes what exceeds the bounds, least recently used first, and what a writer that died has left.

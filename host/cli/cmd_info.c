@@ -1,11 +1,12 @@
 /*
- * gpu-mha info: the OpenCL devices that are there and what each can run.
+ * gpu-mha info: the OpenCL devices that are there, what each can run, and how it would.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "command.h"
 #include "options.h"
+#include "tune.h"
 
 static const char *device_type_name(cl_device_type type)
 {
@@ -35,6 +36,72 @@ static const char *bytes_text(cl_ulong bytes, char *text, size_t size)
     return text;
 }
 
+static const char *source_name(gpu_mha_choice_source source)
+{
+    return source == GPU_MHA_CHOICE_TUNED         ? "tuned"
+           : source == GPU_MHA_CHOICE_ENVIRONMENT ? "GPU_MHA_TILE"
+                                                  : "default";
+}
+
+/* What a plan for one of the kinds of `gpu-mha tune` would run; false after a report. */
+static bool read_choice(gpu_mha_context *context, const struct mha_tune_job *job,
+                        gpu_mha_choice *choice)
+{
+    *choice = (gpu_mha_choice){.struct_size = sizeof *choice};
+    if (gpu_mha_choice_get(context, job->is_product ? NULL : &job->desc, choice)) {
+        mha_report_library_error(job->name);
+        return false;
+    }
+    return true;
+}
+
+/* A device that lists well may still not open: that is told, and the others come all the same. */
+static void print_choices(const gpu_mha_device_info *device)
+{
+    gpu_mha_context *context = NULL;
+    size_t count;
+    const struct mha_tune_job *jobs = mha_tune_default_jobs(&count);
+    bool any_tuned = false;
+
+    if (gpu_mha_context_create(device->selector, &context)) {
+        mha_report_library_error(device->selector);
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        gpu_mha_choice choice;
+        if (read_choice(context, &jobs[i], &choice)) {
+            printf("        %s: %s, %s\n", choice.kind, choice.text, source_name(choice.source));
+            any_tuned |= choice.source == GPU_MHA_CHOICE_TUNED;
+        }
+    }
+    if (any_tuned) {
+        printf("        tuned by gpu-mha tune, kept in %s\n", gpu_mha_tuning_file(context));
+    }
+    gpu_mha_context_release(context);
+}
+
+static json_t *choices_json(const gpu_mha_device_info *device)
+{
+    gpu_mha_context *context = NULL;
+    size_t count;
+    const struct mha_tune_job *jobs = mha_tune_default_jobs(&count);
+    json_t *choices = json_array();
+
+    if (!device->usable || gpu_mha_context_create(device->selector, &context)) {
+        return choices;
+    }
+    for (size_t i = 0; i < count; i++) {
+        gpu_mha_choice choice;
+        if (read_choice(context, &jobs[i], &choice)) {
+            json_array_append_new(choices,
+                                  json_pack("{s:s s:s s:s}", "kind", choice.kind, "shape",
+                                            choice.text, "source", source_name(choice.source)));
+        }
+    }
+    gpu_mha_context_release(context);
+    return choices;
+}
+
 static void print_device(const gpu_mha_device_info *device)
 {
     char global[32], alloc[32], local[32];
@@ -50,6 +117,7 @@ static void print_device(const gpu_mha_device_info *device)
     if (device->usable) {
         printf("        runs every operation on f32, f16 and bf16, with arrays up to %s each\n",
                alloc);
+        print_choices(device);
     } else {
         printf("        cannot be used: %s\n", device->reason);
     }
@@ -70,7 +138,7 @@ static void print_heading(const gpu_mha_device_info *device, char *last, size_t 
 static json_t *device_json(const gpu_mha_device_info *device)
 {
     return json_pack(
-        "{s:s s:o s:o s:o s:o s:o s:s s:I s:I s:I s:I s:I s:b s:b s:o}", "selector",
+        "{s:s s:o s:o s:o s:o s:o s:s s:I s:I s:I s:I s:I s:b s:b s:o s:o}", "selector",
         device->selector, "name", mha_json_text(device->name), "vendor",
         mha_json_text(device->vendor), "platform", mha_json_text(device->platform), "version",
         mha_json_text(device->version), "driver", mha_json_text(device->driver), "type",
@@ -78,7 +146,8 @@ static json_t *device_json(const gpu_mha_device_info *device)
         "global_bytes", (json_int_t)device->global_bytes, "max_alloc_bytes",
         (json_int_t)device->max_alloc_bytes, "local_bytes", (json_int_t)device->local_bytes,
         "max_work_group_size", (json_int_t)device->max_work_group_size, "usable", device->usable,
-        "default", device->is_default, "reason", mha_json_text(device->reason));
+        "default", device->is_default, "reason", mha_json_text(device->reason), "choices",
+        choices_json(device));
 }
 
 static enum mha_exit print_devices_as_json(size_t count)
@@ -134,7 +203,9 @@ enum mha_exit mha_cmd_info(int argc, char **argv)
                    "front of a device selects it: --device 0:0.",
         .options = options,
         .option_count = sizeof options / sizeof options[0],
-        .epilogue = "No device at all is an answer too, and no failure.",
+        .epilogue = "The shape of the kernels for some kinds of attention, and what makes the "
+                    "layer's products, stand below each device: the library's default, or what "
+                    "gpu-mha tune measured. No device at all is an answer too, and no failure.",
     };
     int operand_count = 0;
     switch (mha_options_parse(&line, argc, argv, &operand_count)) {

@@ -18,6 +18,7 @@
     X(run, "compute attention on .npy files")                                                      \
     X(verify, "check a device against recorded cases")                                             \
     X(bench, "measure attention against the limits of the device")                                 \
+    X(tune, "measure the kernels' shapes on a device and keep the fastest")                        \
     X(demo, "run one layer of a real sentence encoder")
 
 #define MHA_COMMAND_DECLARE(name, summary) enum mha_exit mha_cmd_##name(int argc, char **argv);

@@ -40,7 +40,7 @@ static void print_help(FILE *stream)
             "Environment:\n"
             "  GPU_MHA_DEVICE     the device where --device is not given\n"
             "  GPU_MHA_LOG        off, error, warn, info or debug; warn if not set\n"
-            "  GPU_MHA_CACHE_DIR  where built kernels are kept; off for nowhere\n"
+            "  GPU_MHA_CACHE_DIR  where built kernels and measured shapes are kept; off for nowhere\n"
             "  GPU_MHA_DATA_DIR   the folder of the demo's data\n"
             "  GPU_MHA_TILE       MQ,VEC,NV,TB: the shape of the kernels' tile, for tuning\n"
             "\n"

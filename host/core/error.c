@@ -23,6 +23,10 @@ struct record {
 
 static _Thread_local struct record last = {GPU_MHA_OK, {"", 0}, CL_SUCCESS, ""};
 
+/* An attempt leaves `last` and its build log alone. */
+static _Thread_local int attempting;
+static _Thread_local struct sentence attempted;
+
 /*
  * The build log is too long for a fixed buffer, so it lives on the heap and its thread's slot of
  * this key owns it. The destructor is free() itself: a thread may end after the library was
@@ -112,14 +116,30 @@ static void append(struct sentence *s, const char *format, ...)
 static gpu_mha_status keep(gpu_mha_status status, const struct sentence *message, cl_int cl_code,
                            const char *cl_call, const char *build_log)
 {
+    mha_log(MHA_LOG_DEBUG, "%s: %s", gpu_mha_status_name(status), message->text);
+    if (attempting) {
+        memcpy(attempted.text, message->text, message->length + 1);
+        return status;
+    }
     last.status = status;
     memcpy(last.message.text, message->text, message->length + 1);
     last.message.length = message->length;
     last.cl_code = cl_code;
     last.cl_call = cl_call;
     keep_build_log(build_log);
-    mha_log(MHA_LOG_DEBUG, "%s: %s", gpu_mha_status_name(status), last.message.text);
     return status;
+}
+
+void mha_error_attempt(void)
+{
+    attempted.text[0] = '\0';
+    attempting = 1;
+}
+
+const char *mha_error_attempt_end(void)
+{
+    attempting = 0;
+    return attempted.text;
 }
 
 gpu_mha_status mha_error_set(gpu_mha_status status, const char *format, ...)

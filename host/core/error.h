@@ -30,6 +30,13 @@ gpu_mha_status mha_error_build(cl_int code, const char *source, const char *log)
 /* Records a failed CLBlast call. */
 gpu_mha_status mha_error_blas(int code, const char *call);
 
+/*
+ * Between the two, what this thread fails in is an attempt: gpu_mha_last_error() stays as it is.
+ * The end gives the sentence of the latest failure, valid until the next attempt. Not nested.
+ */
+void mha_error_attempt(void);
+const char *mha_error_attempt_end(void);
+
 /* The name of an OpenCL code, e.g. "CL_INVALID_VALUE"; "unknown OpenCL code" otherwise. */
 const char *mha_error_cl_name(cl_int code);
 

@@ -69,12 +69,13 @@
  * that the next process need not build: in the directory GPU_MHA_CACHE_DIR if that variable is set
  * ("off" or empty: nothing is kept), else in $XDG_CACHE_HOME/gpu_mha, else in $HOME/.cache/gpu_mha.
  * It must belong to the user and be writable to no one else, and is made if missing; at most 256
- * files and 256 MB stay there, and deleting any of them is safe at any time. A file serves only the
- * very source, options, device and driver that it was made from. One that is damaged, or that the
- * driver refuses, is replaced, and a directory that cannot be used is done without; neither is an
- * error. PoCL makes binaries slowly: there they are written when the last reference to a context is
- * released, which takes some seconds the first time. The default context is not released: on PoCL
- * its programs come from the cache that PoCL itself has.
+ * binaries and 256 MB of them stay there, and deleting any of them is safe at any time. A file
+ * serves only the very source, options, device and driver that it was made from. One that is
+ * damaged, or that the driver refuses, is replaced, and a directory that cannot be used is done
+ * without; neither is an error. PoCL makes binaries slowly: there they are written when the last
+ * reference to a context is released, which takes some seconds the first time. The default context
+ * is not released: on PoCL its programs come from the cache that PoCL itself has. In the same
+ * directory lies what gpu_mha_tune() measured, a small file for each device.
  *
  * Errors. Every function that can fail returns a gpu_mha_status. Arguments are checked before any
  * work: a refused call has written nothing. After any failure nothing is leaked and the next call
@@ -645,6 +646,130 @@ GPU_MHA_API gpu_mha_status gpu_mha_layer_enqueue(gpu_mha_plan *plan, cl_command_
                                                  const gpu_mha_layer_buffers *buffers,
                                                  cl_uint wait_count, const cl_event *wait,
                                                  cl_event *event);
+
+/* ---- tuning ------------------------------------------------------------------------------- */
+
+/*
+ * One attention can run in several shapes (tile sizes, and on GPUs more), and a matrix product of
+ * the layer in one of several implementations. All keep the bounds at the top; which is fastest
+ * depends on the device. Without measurement a table in the library decides, by kind of device.
+ *
+ * A measured winner holds for a kind of problem: the method, the head sizes and the storage of the
+ * keys as they stand in its name, e.g. "prefill dk64 dv64 f32", and for all products in
+ * "product". It is kept in a file of the caches' directory (see "Caches"), one for each device. The
+ * file serves the very library version, device, driver and platform that it was made with. One that
+ * is damaged, foreign, or names a shape that the device cannot run is passed over with a line of
+ * level warn that says why; that is never an error. Deleting it is safe at any time.
+ *
+ * A context reads the file when it first needs it. Plans keep the shape that they were made with,
+ * so a plan's results never change by tuning. What the blocking calls made ready is dropped, and
+ * their next call takes the winner: its bits may differ, within the bound.
+ *
+ * GPU_MHA_TILE overrides both table and file, so nothing can be tuned while it is set.
+ */
+
+typedef enum gpu_mha_tune_state {
+    GPU_MHA_TUNE_BUILDING =
+        0,                    /* the candidate is being built, checked and run for the first time */
+    GPU_MHA_TUNE_DROPPED = 1, /* it is out: see reason */
+    GPU_MHA_TUNE_TIMING = 2,  /* a round of measurement begins: see round */
+    GPU_MHA_TUNE_MEASURED = 3 /* see median_ms */
+} gpu_mha_tune_state;
+
+/* Strings belong to the library and are valid during the call. */
+typedef struct gpu_mha_tune_progress {
+    size_t struct_size; /* what the library knows */
+    gpu_mha_tune_state state;
+    const char *kind;      /* of problem */
+    const char *candidate; /* as GPU_MHA_TILE takes it, or the name of an implementation; "" with
+                              GPU_MHA_TUNE_TIMING, which is about all of them */
+    int index, count;      /* 0 <= index < count; candidate 0 is the library's own choice */
+    int round, rounds;     /* 0 <= round < rounds */
+    double median_ms;
+    const char *reason; /* one sentence */
+} gpu_mha_tune_progress;
+
+/* Called by the thread that tunes. It must not use the context that is tuned. */
+typedef void (*gpu_mha_tune_fn)(void *user, const gpu_mha_tune_progress *progress);
+
+typedef struct gpu_mha_tune_options {
+    size_t struct_size;
+    double seconds;           /* that each candidate runs, about; 0 < seconds <= 60; 0: 0.5 */
+    int dry_run;              /* 1: the winner is told, but neither used nor kept */
+    gpu_mha_tune_fn progress; /* may be NULL */
+    void *user;               /* handed to progress */
+} gpu_mha_tune_options;
+
+/* The caller sets struct_size (or leaves it 0). */
+typedef struct gpu_mha_tune_result {
+    size_t struct_size;
+    char kind[64];
+    char default_text[64], winner[64]; /* candidates, as in gpu_mha_tune_progress */
+    double default_ms, winner_ms;      /* medians of one run */
+    int count, dropped;                /* candidates, and how many were dropped */
+    int kept; /* 1: the winner stands in gpu_mha_tuning_file(); 0: it holds for this context alone,
+                 and the log says why, or dry_run is 1 */
+} gpu_mha_tune_result;
+
+/*
+ * Measures what `desc` can be run with on the context's device and keeps the winner for its kind of
+ * problem. `context` NULL: the default one, as in gpu_mha(). `options` and `result` may be NULL.
+ *
+ * Inputs, masks and biases are made here, random and never all zero, as many sets as it takes to
+ * leave the caches behind; key lengths are full. Each candidate is built, its result compared with
+ * the default's within twice the bound at the top, and timed: rounds in which all take turns,
+ * medians of the time of a run. One that does not build, fails or differs is dropped, and so is one
+ * whose runs are long and take three times the best one's time. The default stays the winner unless
+ * another one is at least 2% faster, and faster in three of four rounds.
+ *
+ * Blocks: for seconds, and as long as the driver needs to build, which may be minutes. Other work
+ * on the device makes the measurement worthless. Device memory: inputs, output and workspace of
+ * `desc`, at most an eighth of the device's memory more.
+ *
+ * GPU_MHA_INVALID: the descriptor or the options are wrong, it has no query or no key, or
+ * GPU_MHA_TILE is set. GPU_MHA_UNSUPPORTED: the problem leaves no choice (weights, scores and
+ * GPU_MHA_STAGED), or is over a limit of the device. Other failures are those of the default's
+ * plan and runs; then nothing was changed.
+ */
+GPU_MHA_API gpu_mha_status gpu_mha_tune(gpu_mha_context *context, const gpu_mha_desc *desc,
+                                        const gpu_mha_tune_options *options,
+                                        gpu_mha_tune_result *result);
+
+/*
+ * The same for the products of gpu_mha_layer(): (M, K) by (K, N), each 1 to 2^20; the winner is
+ * for products of any shape. CLBlast compiles in its first use, which may take some ten seconds.
+ */
+GPU_MHA_API gpu_mha_status gpu_mha_tune_product(gpu_mha_context *context, int64_t M, int64_t N,
+                                                int64_t K, const gpu_mha_tune_options *options,
+                                                gpu_mha_tune_result *result);
+
+typedef enum gpu_mha_choice_source {
+    GPU_MHA_CHOICE_DEFAULT = 0,    /* the library's table */
+    GPU_MHA_CHOICE_TUNED = 1,      /* measured on this device */
+    GPU_MHA_CHOICE_ENVIRONMENT = 2 /* GPU_MHA_TILE */
+} gpu_mha_choice_source;
+
+/* The caller sets struct_size (or leaves it 0). */
+typedef struct gpu_mha_choice {
+    size_t struct_size;
+    gpu_mha_choice_source source;
+    char kind[64], text[64]; /* of problem, and what would run it, as in gpu_mha_tune_progress */
+    double median_ms;        /* as measured with GPU_MHA_CHOICE_TUNED, for the problem of then */
+} gpu_mha_choice;
+
+/*
+ * What a plan for `desc` would run on the context's device if it were made now. Builds nothing.
+ * `desc` NULL: the products of gpu_mha_layer(). Errors as gpu_mha_plan_create; a problem that
+ * leaves no choice has the text "staged".
+ */
+GPU_MHA_API gpu_mha_status gpu_mha_choice_get(gpu_mha_context *context, const gpu_mha_desc *desc,
+                                              gpu_mha_choice *choice);
+
+/*
+ * The path of the context's tuning file, whether it is there or not; "" if nothing is kept (see
+ * "Caches"), and for a NULL context. Lives as long as the context.
+ */
+GPU_MHA_API const char *gpu_mha_tuning_file(const gpu_mha_context *context);
 
 #ifdef __cplusplus
 }

@@ -36,7 +36,8 @@ compile() {
         -I "$kernels" "$@" "$file"
 }
 
-for tile in '' '12,16,2,8' '6,8,2,16' '6,4,2,32' '4,16,2,8' '1,4,2,2' '3,4,1,5' \
+for tile in '' '12,16,1,16' '12,16,2,8' '6,8,2,16' '6,4,2,32' '4,16,2,8' '1,4,2,2' '3,4,1,5' \
+    'heads 12,16,1,16' 'heads 6,8,2,16' \
     'shared 8,16,8,4,16,2,1,0' 'shared 4,32,1,4,32,1,0,0' 'shared 2,4,2,8,64,8,0,0' \
     'rows 1,8,32' 'rows 2,4,16' 'rows 4,16,4'; do
     mkdir "$work/tile$tile"
@@ -75,7 +76,7 @@ for fma in 0 1; do
         # shellcheck disable=SC2086
         set -- $tile
         compile "$kernels/gemm.cl" -D MQ="$1" -D MR="$1" -D VEC="$2" -D NV="$3" -D TB="$4" \
-            -D DK=1 -D DV=1 -D A_STRIDE=7 -D MHA_HAS_FMA="$fma"
+            -D DK=1 -D DV=1 -D MHA_HAS_FMA="$fma"
         compiled=$((compiled + 1))
     done
     compile "$kernels/convert.cl" -D MHA_HAS_FMA="$fma"

@@ -181,6 +181,27 @@ START_TEST(an_error_replaces_all_of_the_one_before)
 }
 END_TEST
 
+/* And its message is for the one who tries. */
+START_TEST(an_attempt_leaves_the_last_error)
+{
+    mha_error_build(CL_BUILD_PROGRAM_FAILURE, "some.cl", "a log");
+    char before[256];
+    snprintf(before, sizeof before, "%s", gpu_mha_last_error());
+    mha_error_attempt();
+    ck_assert_str_eq(mha_error_attempt_end(), "");
+    mha_error_attempt();
+    ck_assert_int_eq(mha_error_set(GPU_MHA_INVALID, "first"), GPU_MHA_INVALID);
+    ck_assert_int_eq(mha_error_build(CL_BUILD_PROGRAM_FAILURE, "other.cl", "another log"),
+                     GPU_MHA_BUILD);
+    ck_assert_str_eq(gpu_mha_last_error(), before);
+    ck_assert_ptr_nonnull(strstr(mha_error_attempt_end(), "other.cl: another log"));
+    ck_assert_str_eq(gpu_mha_last_error(), before);
+    ck_assert_str_eq(gpu_mha_last_error_info().build_log, "a log");
+    mha_error_set(GPU_MHA_INVALID, "counts again");
+    ck_assert_str_eq(gpu_mha_last_error(), "counts again");
+}
+END_TEST
+
 static const struct {
     const char *log, *quoted;
 } build_logs[] = {
@@ -378,6 +399,7 @@ static Suite *core_suite(void)
     tcase_add_test(error, statuses_have_names_and_texts);
     tcase_add_test(error, nothing_failed_yet);
     tcase_add_test(error, an_error_replaces_all_of_the_one_before);
+    tcase_add_test(error, an_attempt_leaves_the_last_error);
     tcase_add_loop_test(error, a_build_error_quotes_its_log, 0, logs);
     tcase_add_test(error, memory_codes_have_their_own_status);
     tcase_add_test(error, a_long_message_is_cut);

@@ -1,0 +1,29 @@
+/*
+ * What a context knows from measurements on its device: read from the tuning file when it is first
+ * asked for, and what was measured since. From any thread.
+ */
+#ifndef MHA_CL_TUNED_H
+#define MHA_CL_TUNED_H
+
+#include "cl/tuning_file.h"
+
+struct mha_tuned;
+
+/* `device` is read, not kept. */
+gpu_mha_status mha_tuned_create(const struct mha_device *device, struct mha_tuned **tuned);
+void mha_tuned_destroy(struct mha_tuned *tuned); /* NULL-safe */
+
+/* 1, and the entry of the key, if there is one. */
+int mha_tuned_get(struct mha_tuned *tuned, const char *key, struct mha_tuned_entry *entry);
+
+/* Holds from now on. 1 if it is kept in the file too; else the log says why not. */
+int mha_tuned_put(struct mha_tuned *tuned, const struct mha_tuned_entry *entry);
+
+/* An entry that cannot be used, `why` being a phrase: one line in the log, then it is forgotten. */
+void mha_tuned_reject(struct mha_tuned *tuned, const struct mha_tuned_entry *entry,
+                      const char *why);
+
+/* The path of the file; NULL if nothing is kept. */
+const char *mha_tuned_path(const struct mha_tuned *tuned);
+
+#endif

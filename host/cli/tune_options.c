@@ -1,0 +1,287 @@
+/*
+ * The command line of gpu-mha tune.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "bench.h"
+#include "options.h"
+#include "tune.h"
+
+/* The values as they were given. */
+struct raw_options {
+    struct mha_option_strings shapes, products;
+    const char *names;
+    bool causal, dtype_given;
+    int type;
+};
+
+static const char *const type_words[] = {
+    [GPU_MHA_F32] = "f32", [GPU_MHA_F16] = "f16", [GPU_MHA_BF16] = "bf16", NULL};
+
+#define ATTENTION(B_, H_, HKV_, NQ_, NK_, D_, type_)                                               \
+    .desc = {.struct_size = sizeof(gpu_mha_desc),                                                  \
+             .B = B_,                                                                              \
+             .H = H_,                                                                              \
+             .HKV = HKV_,                                                                          \
+             .NQ = NQ_,                                                                            \
+             .NK = NK_,                                                                            \
+             .DK = D_,                                                                             \
+             .DV = D_,                                                                             \
+             .query = {.type = type_},                                                             \
+             .key = {.type = type_},                                                               \
+             .value = {.type = type_},                                                             \
+             .output = {.type = type_}}
+
+/* The shapes of gpu-mha bench that stand for a kind each. */
+static const struct mha_tune_job default_jobs[] = {
+    {.name = "prefill-64", ATTENTION(1, 12, 12, 1024, 1024, 64, GPU_MHA_F32)},
+    {.name = "prefill-128", ATTENTION(1, 8, 8, 2048, 2048, 128, GPU_MHA_F32)},
+    {.name = "prefill-f16", ATTENTION(1, 8, 8, 2048, 2048, 128, GPU_MHA_F16)},
+    {.name = "decode", ATTENTION(1, 32, 8, 1, 4096, 128, GPU_MHA_F32)},
+    {.name = "decode-f16", ATTENTION(1, 32, 8, 1, 4096, 128, GPU_MHA_F16)},
+    {.name = "product", .is_product = true, .M = 1024, .N = 768, .K = 768},
+};
+
+const struct mha_tune_job *mha_tune_default_jobs(size_t *count)
+{
+    *count = sizeof default_jobs / sizeof default_jobs[0];
+    return default_jobs;
+}
+
+static bool usage_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+static bool usage_error(const char *format, ...)
+{
+    char sentence[MHA_ERROR_SIZE];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(sentence, sizeof sentence, format, arguments);
+    va_end(arguments);
+    mha_report("%s (see 'gpu-mha tune --help')", sentence);
+    return false;
+}
+
+static bool add_job(struct mha_tune_settings *settings, const struct mha_tune_job *job)
+{
+    if (settings->job_count == MHA_TUNE_JOBS_MAX) {
+        return usage_error("there are more than %d shapes and products", MHA_TUNE_JOBS_MAX);
+    }
+    settings->jobs[settings->job_count++] = *job;
+    return true;
+}
+
+/* The default job whose name is text[0..length-1]. */
+static bool add_named(struct mha_tune_settings *settings, const char *text, size_t length)
+{
+    size_t count;
+    const struct mha_tune_job *jobs = mha_tune_default_jobs(&count);
+    char known[256] = "";
+    size_t used = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        if (strlen(jobs[i].name) == length && !memcmp(jobs[i].name, text, length)) {
+            return add_job(settings, &jobs[i]);
+        }
+        if (used < sizeof known) {
+            used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "",
+                                     jobs[i].name);
+        }
+    }
+    return usage_error("--name has no '%.*s'; there are %s", (int)length, text, known);
+}
+
+static bool add_names(struct mha_tune_settings *settings, const char *text)
+{
+    for (;;) {
+        size_t length = strcspn(text, ",");
+        if (!add_named(settings, text, length)) {
+            return false;
+        }
+        if (text[length] == '\0') {
+            return true;
+        }
+        text += length + 1;
+    }
+}
+
+static bool add_shape(struct mha_tune_settings *settings, const struct raw_options *raw,
+                      const char *text)
+{
+    struct mha_tune_job job = {.name = text, .desc = {.struct_size = sizeof job.desc}};
+
+    if (!mha_bench_shape_read(text, &job.desc)) {
+        return usage_error("--shape needs B,H,HKV,NQ,NK,DK or B,H,HKV,NQ,NK,DK,DV, whole numbers "
+                           "of 1 or more, not '%s'",
+                           text);
+    }
+    if (raw->causal) {
+        job.desc.causal = 1;
+        job.desc.offset_kind = GPU_MHA_BOTTOM_RIGHT;
+    }
+    if (raw->dtype_given) {
+        const gpu_mha_tensor stored = {.type = (gpu_mha_type)raw->type};
+        job.desc.query = job.desc.key = job.desc.value = job.desc.output = stored;
+    }
+    if (gpu_mha_desc_check(&job.desc)) {
+        return usage_error("shape %s: %s", text, gpu_mha_last_error());
+    }
+    return add_job(settings, &job);
+}
+
+static bool read_lengths(const char *text, int64_t *lengths[], size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        char number[24];
+        size_t length = strcspn(text, ",");
+        if (length >= sizeof number || (text[length] == ',') != (i + 1 < count)) {
+            return false;
+        }
+        memcpy(number, text, length);
+        number[length] = '\0';
+        if (!mha_options_int64(number, lengths[i]) || *lengths[i] < 1) {
+            return false;
+        }
+        text += length + (text[length] == ',');
+    }
+    return true;
+}
+
+static bool add_product(struct mha_tune_settings *settings, const char *text)
+{
+    struct mha_tune_job job = {.name = text, .is_product = true};
+    int64_t *lengths[] = {&job.M, &job.N, &job.K};
+
+    if (!read_lengths(text, lengths, 3)) {
+        return usage_error("--product needs M,N,K, whole numbers of 1 or more, not '%s'", text);
+    }
+    return add_job(settings, &job);
+}
+
+static bool interpret(struct mha_tune_settings *settings, const struct raw_options *raw)
+{
+    if (raw->shapes.count == 0 && (raw->causal || raw->dtype_given)) {
+        return usage_error("--%s does nothing without --shape", raw->causal ? "causal" : "dtype");
+    }
+    if (settings->seconds <= 0 || settings->seconds > 60) {
+        return usage_error("--seconds is %g, but must be more than 0 and at most 60",
+                           settings->seconds);
+    }
+    if (raw->names && !add_names(settings, raw->names)) {
+        return false;
+    }
+    for (size_t i = 0; i < raw->shapes.count; i++) {
+        if (!add_shape(settings, raw, raw->shapes.values[i])) {
+            return false;
+        }
+    }
+    for (size_t i = 0; i < raw->products.count; i++) {
+        if (!add_product(settings, raw->products.values[i])) {
+            return false;
+        }
+    }
+    size_t count;
+    const struct mha_tune_job *jobs = mha_tune_default_jobs(&count);
+    for (size_t i = 0; settings->job_count < count && i < count; i++) {
+        if (raw->names || raw->shapes.count > 0 || raw->products.count > 0) {
+            break;
+        }
+        add_job(settings, &jobs[i]);
+    }
+    return true;
+}
+
+/* Parses into `settings` and `raw`; the table is at the same time the text of --help. */
+static enum mha_options_result parse(struct mha_tune_settings *settings, struct raw_options *raw,
+                                     int argc, char **argv)
+{
+    const struct mha_option table[] = {
+        {.kind = MHA_OPTION_HEADING, .help = "What is tuned; all of --name if nothing is given"},
+        {.kind = MHA_OPTION_STRING,
+         .name = "name",
+         .target = &raw->names,
+         .value_name = "NAME,...",
+         .help = "Only these: prefill-64, prefill-128, prefill-f16, decode, decode-f16 (the shapes "
+                 "of gpu-mha bench), product (1024,768,768)."},
+        {.kind = MHA_OPTION_STRINGS,
+         .name = "shape",
+         .target = &raw->shapes,
+         .value_name = "B,H,HKV,NQ,NK,DK[,DV]",
+         .help = "An attention of this shape; may be given several times. DV is DK if not given."},
+        {.kind = MHA_OPTION_FLAG,
+         .name = "causal",
+         .target = &raw->causal,
+         .help = "The shapes of --shape are causal, the last query seeing all keys."},
+        {.kind = MHA_OPTION_CHOICE,
+         .name = "dtype",
+         .target = &raw->type,
+         .given = &raw->dtype_given,
+         .choices = type_words,
+         .help = "The tensors of --shape are stored as this type; f32 if not given."},
+        {.kind = MHA_OPTION_STRINGS,
+         .name = "product",
+         .target = &raw->products,
+         .value_name = "M,N,K",
+         .help = "The layer's matrix product, of (M, K) by (K, N); may be given several times."},
+
+        {.kind = MHA_OPTION_HEADING, .help = "How"},
+        {.kind = MHA_OPTION_STRING,
+         .name = "device",
+         .target = &settings->device,
+         .value_name = "DEVICE",
+         .help = "gpu, cpu, accelerator, PLATFORM:DEVICE as in gpu-mha info, or part of a name; "
+                 "the best device if not given."},
+        {.kind = MHA_OPTION_DOUBLE,
+         .name = "seconds",
+         .target = &settings->seconds,
+         .help = "Running time of each candidate; 0.5 if not given."},
+        {.kind = MHA_OPTION_FLAG,
+         .name = "dry-run",
+         .target = &settings->dry_run,
+         .help = "Measure, but keep nothing."},
+        {.kind = MHA_OPTION_FLAG,
+         .name = "json",
+         .target = &settings->as_json,
+         .help = "Print one JSON object instead of text."},
+    };
+    const struct mha_command_line line = {
+        .command = "gpu-mha tune",
+        .summary = "Measures the shapes that the kernels can have on a device, and keeps the "
+                   "fastest where the library finds it.",
+        .options = table,
+        .option_count = sizeof table / sizeof table[0],
+        .epilogue =
+            "A winner holds for its kind of problem: few or many queries, the head sizes rounded "
+            "up to a power of two, and the storage of the keys; of two shapes of one kind the "
+            "later one "
+            "counts. Candidates take turns; each is first checked against the default's result, "
+            "and one that does not build, differs or is far slower is dropped. The machine should "
+            "do nothing else meanwhile. Building takes seconds for each candidate, and the first "
+            "product through CLBlast some ten. The winners are kept in a file beside the built "
+            "kernels, for this device and driver alone; gpu-mha info tells what holds.",
+    };
+    int operand_count = 0;
+
+    return mha_options_parse(&line, argc, argv, &operand_count);
+}
+
+bool mha_tune_settings_parse(struct mha_tune_settings *settings, int argc, char **argv,
+                             enum mha_exit *code)
+{
+    struct raw_options raw = {0};
+
+    *settings = (struct mha_tune_settings){.seconds = 0.5};
+    *code = MHA_EXIT_USAGE;
+    switch (parse(settings, &raw, argc, argv)) {
+    case MHA_OPTIONS_HELP:
+        *code = MHA_EXIT_OK;
+        return false;
+    case MHA_OPTIONS_USAGE:
+        return false;
+    case MHA_OPTIONS_OK:
+        break;
+    }
+    return interpret(settings, &raw);
+}
