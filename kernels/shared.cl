@@ -208,6 +208,8 @@ MHA_INLINE void mha_tile_products(const struct mha_params *p, const struct mha_r
 MHA_INLINE void mha_group_peaks(struct mha_lane lane, __local float4 *scratch, float *peak)
 {
 #if SUB_GROUP
+    (void)lane;
+    (void)scratch;
 #pragma unroll
     for (int r = 0; r < MQ; ++r) {
         peak[r] = sub_group_reduce_max(peak[r]);
@@ -304,18 +306,24 @@ MHA_INLINE void mha_chunk_outputs(__local const float4 *weights, __local const f
     }
 }
 
-/* Sums over all lanes of a row: *l, and whether one has seen a key. */
-MHA_INLINE int mha_group_sum(int row, __local const float4 *scratch, float *l)
+/*
+ * What the lanes of a row have left of their sums in local memory: their own sum, or MHA_HIDDEN if
+ * they have seen no key.
+ */
+struct mha_row_sum {
+    float l;
+    int seen;
+};
+
+MHA_INLINE struct mha_row_sum mha_sum_row(__local const float *from)
 {
-    __local const float *from = (__local const float *)scratch + row * (4 * WEIGHT_ROW);
+    struct mha_row_sum sum = {0.0f, 0};
     float rest = 0.0f;
-    int any_seen = 0;
-    *l = 0.0f;
     for (int c = 0; c < LC; ++c) {
-        any_seen |= as_uint(from[c]) != as_uint(MHA_HIDDEN);
-        mha_add(l, &rest, from[c]);
+        sum.seen |= as_uint(from[c]) != as_uint(MHA_HIDDEN);
+        mha_add(&sum.l, &rest, from[c]);
     }
-    return any_seen;
+    return sum;
 }
 
 __kernel MHA_SUB_GROUP_SIZE __attribute__((reqd_work_group_size(LANES, 1, 1))) void
@@ -337,10 +345,12 @@ shared(const struct mha_params params, __global const void *query, __global cons
     const mha_i64 split = group / row_tiles % p->splits;
     const mha_i64 g = group / row_tiles / p->splits % p->HKV;
     const mha_i64 b = group / row_tiles / p->splits / p->HKV;
-    if (b >= p->B) {
-        return;
-    }
-    /* Later rows see more keys where it is causal: those groups start first. */
+    /*
+     * No group is beyond the last: the host launches whole groups. (PoCL takes every branch to the
+     * end of a kernel for uniform once an early return shares it.)
+     *
+     * Later rows see more keys where it is causal: those groups start first.
+     */
     const struct mha_row_tile row_tile =
         mha_row_tile_of(p, b, g, p->causal ? row_tiles - 1 - index : index, BQ, key_lengths);
     const struct mha_row_tile *tile = &row_tile;
@@ -463,19 +473,19 @@ shared(const struct mha_params params, __global const void *query, __global cons
     barrier(CLK_LOCAL_MEM_FENCE);
 #pragma unroll
     for (int r = 0; r < MQ; ++r) {
-        const float l = sums[r].l - sums[r].l_rest;
         ((__local float *)weights)[(r * LR + lane.lr) * (4 * WEIGHT_ROW) + lane.lc] =
-            (any_seen >> r) & 1 ? l : MHA_HIDDEN;
+            (any_seen >> r) & 1 ? sums[r].l - sums[r].l_rest : MHA_HIDDEN;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 #pragma unroll
     for (int r = 0; r < MQ; ++r) {
         const int row = r * LR + lane.lr;
         const struct mha_row_id id = mha_row_of(p, tile, row, BQ);
-        float l;
-        const int row_seen = mha_group_sum(row, weights, &l);
+        const struct mha_row_sum sum =
+            mha_sum_row((__local const float *)weights + row * (4 * WEIGHT_ROW));
         if (mha_row_exists(p, tile, row, BQ)) {
-            const struct mha_sink joint = mha_end_row(p, sums[r].m, l, row_seen, id.head, sinks);
+            const struct mha_sink joint =
+                mha_end_row(p, sums[r].m, sum.l, sum.seen, id.head, sinks);
 #pragma unroll
             for (int c = 0; c < PASSES; ++c) {
                 mha_lane_store(p, tile, id, split, 4 * (c * LC + lane.lc), joint, o[r * PASSES + c],

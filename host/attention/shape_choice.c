@@ -88,7 +88,7 @@ void mha_shape_default(const struct mha_problem *p, const struct mha_device *dev
                        struct mha_shape *shape)
 {
     *shape = find_tile(p, device);
-    if (device->type & CL_DEVICE_TYPE_CPU) {
+    if (!(device->type & CL_DEVICE_TYPE_GPU)) {
         return;
     }
     if (device->local_is_global) {
@@ -160,7 +160,7 @@ int mha_shape_candidates(const struct mha_problem *p, const struct mha_device *d
     struct mha_shape shape;
     mha_shape_default(p, device, &shape);
     add(&found, p, device, &shape);
-    if (!(device->type & CL_DEVICE_TYPE_CPU)) {
+    if (device->type & CL_DEVICE_TYPE_GPU) {
         add_for_gpu(&found, p, device);
     }
     for (int t = 0; t < MHA_TUNING_ROWS; ++t) {

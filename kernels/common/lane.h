@@ -85,11 +85,8 @@ MHA_INLINE struct mha_row_id mha_row_of(const struct mha_params *p, const struct
 MHA_INLINE int mha_row_exists(const struct mha_params *p, const struct mha_row_tile *tile, int row,
                               int rows)
 {
-    if (p->row_pitch < rows) {
-        const mha_i64 heads = (tile->g + 1) * (p->H / p->HKV) - tile->head;
-        return tile->query + row < heads * p->row_pitch;
-    }
-    return tile->query + row < p->NQ;
+    const mha_i64 heads = (tile->g + 1) * (p->H / p->HKV) - tile->head;
+    return tile->query + row < (p->row_pitch < rows ? heads * p->row_pitch : p->NQ);
 }
 
 /*
