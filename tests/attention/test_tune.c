@@ -188,6 +188,23 @@ START_TEST(an_entry_that_is_no_shape_is_told_once)
 }
 END_TEST
 
+/* The fused kernel needs a workspace, which this device cannot have; the decode kernel none. */
+START_TEST(a_shape_that_cannot_be_made_gives_way_to_the_default)
+{
+    const gpu_mha_desc decode = {.B = 1, .H = 2, .HKV = 2, .NQ = 1, .NK = 9, .DK = 20, .DV = 12};
+    if (!(context->device.type & CL_DEVICE_TYPE_CPU)) {
+        return; /* the default is another */
+    }
+    keep(&decode, other_shape);
+    assert_plan(context, &decode, "fused");
+    context->device.max_alloc_bytes = 64;
+    mha_error_set(GPU_MHA_INVALID, "as before");
+    assert_plan(context, &decode, "decode");
+    ck_assert_int_eq(warnings, 0);
+    ck_assert_str_eq(gpu_mha_last_error(), "as before");
+}
+END_TEST
+
 START_TEST(a_damaged_file_is_told_and_does_without)
 {
     char before[160];
@@ -491,6 +508,30 @@ START_TEST(a_kept_product_is_taken)
 }
 END_TEST
 
+/* What CLBlast cannot count goes to the tile, the rest still to CLBlast. */
+START_TEST(a_product_too_large_for_the_kept_one_gives_way)
+{
+    const int64_t wide = INT64_C(1) << 17;
+    const struct mha_gemm_shape large = {2, wide, wide, wide, wide, wide},
+                                tiny = {3, 4, 5, 5, 5, 4};
+    const struct mha_tuned_entry entry = {MHA_GEMM_KEY, "CLBlast", 1};
+    struct mha_gemm gemm;
+    if (!(context->device.type & CL_DEVICE_TYPE_CPU)) {
+        return; /* the default is CLBlast itself */
+    }
+    ck_assert(mha_tuned_put(context->tuned, &entry));
+    mha_error_set(GPU_MHA_INVALID, "as before");
+    ck_assert_int_eq(mha_gemm_prepare(context, &large, &gemm), GPU_MHA_OK);
+    ck_assert_str_eq(gemm.kind->name, "tile");
+    mha_gemm_destroy(&gemm);
+    ck_assert_int_eq(mha_gemm_prepare(context, &tiny, &gemm), GPU_MHA_OK);
+    ck_assert_str_eq(gemm.kind->name, "CLBlast");
+    mha_gemm_destroy(&gemm);
+    ck_assert_str_eq(gpu_mha_last_error(), "as before");
+    ck_assert_int_eq(warnings, 0);
+}
+END_TEST
+
 /* ---- what is refused ---- */
 
 static void assert_refused(gpu_mha_status got, gpu_mha_status wanted, const char *word)
@@ -571,6 +612,7 @@ static Suite *tune_suite(void)
     tcase_add_test(kept, other_kinds_keep_their_default);
     tcase_add_test(kept, the_environment_overrides);
     tcase_add_loop_test(kept, an_entry_that_is_no_shape_is_told_once, 0, 3);
+    tcase_add_test(kept, a_shape_that_cannot_be_made_gives_way_to_the_default);
     tcase_add_test(kept, a_damaged_file_is_told_and_does_without);
 
     tcase_add_loop_test(measured, every_candidate_is_measured_and_the_winner_taken, 0, PROBLEMS);
@@ -582,6 +624,7 @@ static Suite *tune_suite(void)
 
     tcase_add_test(products, products_are_measured_and_the_winner_taken);
     tcase_add_loop_test(products, a_kept_product_is_taken, 0, 3);
+    tcase_add_test(products, a_product_too_large_for_the_kept_one_gives_way);
 
     tcase_add_test(refused, wrong_arguments_are_refused);
     tcase_add_test(refused, more_memory_than_there_is_fails_cleanly);

@@ -425,8 +425,11 @@ START_TEST(a_rejected_entry_is_told_once)
     ck_assert_int_eq(mha_tuned_create(&device, &tuned), GPU_MHA_OK);
     ck_assert_str_eq(mha_tuned_path(tuned), file.path);
     ck_assert(mha_tuned_get(tuned, first.key, &found));
-    mha_tuned_reject(tuned, &found, "it is no shape");
-    mha_tuned_reject(tuned, &found, "it is no shape");
+    mha_tuned_reject(tuned, &found, GPU_MHA_UNSUPPORTED, "for small problems alone");
+    ck_assert_int_eq(warnings, 0);
+    ck_assert(mha_tuned_get(tuned, first.key, &found));
+    mha_tuned_reject(tuned, &found, GPU_MHA_BUILD, "it is no shape");
+    mha_tuned_reject(tuned, &found, GPU_MHA_BUILD, "it is no shape");
     ck_assert_int_eq(warnings, 1);
     ck_assert_ptr_nonnull(strstr(warning, file.path));
     ck_assert_ptr_nonnull(strstr(warning, "it is no shape"));
