@@ -8,6 +8,8 @@
 #include "harness/assertions.h"
 
 #include <dirent.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -388,6 +390,42 @@ START_TEST(with_caching_off_it_holds_for_the_context)
 }
 END_TEST
 
+struct plan_maker {
+    atomic_int stop;
+    int made;
+};
+
+static void *make_plans(void *memory)
+{
+    struct plan_maker *maker = memory;
+    gpu_mha_choice choice = {.struct_size = sizeof choice};
+    do {
+        gpu_mha_plan *plan = NULL;
+        if (gpu_mha_plan_create(context, &small, &plan) != GPU_MHA_OK ||
+            gpu_mha_choice_get(context, &small, &choice) != GPU_MHA_OK) {
+            return memory;
+        }
+        gpu_mha_plan_release(plan);
+        maker->made++;
+    } while (!atomic_load(&maker->stop));
+    return NULL;
+}
+
+START_TEST(plans_are_made_while_another_thread_tunes)
+{
+    struct plan_maker maker = {.made = 0};
+    pthread_t thread;
+    void *failed = NULL;
+    ck_assert_int_eq(pthread_create(&thread, NULL, make_plans, &maker), 0);
+    ck_assert_int_eq(gpu_mha_tune(context, &small, &quick, NULL), GPU_MHA_OK);
+    atomic_store(&maker.stop, 1);
+    ck_assert_int_eq(pthread_join(thread, &failed), 0);
+    ck_assert_ptr_null(failed);
+    ck_assert_int_ge(maker.made, 1);
+    ck_assert_int_eq(choice_of(context, &small).source, GPU_MHA_CHOICE_TUNED);
+}
+END_TEST
+
 /* A mean of ones is 1, before and after; what was made ready for the call is made anew. */
 START_TEST(blocking_calls_take_the_winner)
 {
@@ -619,6 +657,7 @@ static Suite *tune_suite(void)
     tcase_add_test(measured, candidates_for_gpus_agree_too);
     tcase_add_test(measured, a_dry_run_changes_nothing);
     tcase_add_test(measured, with_caching_off_it_holds_for_the_context);
+    tcase_add_test(measured, plans_are_made_while_another_thread_tunes);
     tcase_add_test(measured, blocking_calls_take_the_winner);
     tcase_add_test(measured, a_result_that_differs_is_seen);
 
