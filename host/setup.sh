@@ -9,7 +9,7 @@ packages="gcc libc6-dev make cmake pkg-config ocl-icd-opencl-dev pocl-opencl-icd
     libjansson-dev libpng-dev"
 case ${1-} in
 '') ;;
---tests) packages="$packages g++ check oclgrind" ;;
+--tests) packages="$packages g++ check oclgrind mesa-opencl-icd" ;;
 *)
     echo "usage: setup.sh [--tests]" >&2
     exit 2

@@ -14,6 +14,7 @@
  * ones included (MHA_TYPE_*).
  */
 #include "common/online.h"
+#include "common/prefetch.h"
 
 #if !defined(KEY_TYPE) || !defined(VALUE_TYPE)
 #error "KEY_TYPE and VALUE_TYPE must be defined"
@@ -25,88 +26,44 @@
 /* Elements of a row's vector `c`. */
 #define MHA_ELEMENTS(D, c) ((D) - (c)*VEC < VEC ? (D) - (c)*VEC : VEC)
 
-/* Neighbouring lanes added: the sums of x in the lower half, those of y in the upper. */
-#define MHA_PAIRS(x, y) ((mha_floatv)((x).even, (y).even) + (mha_floatv)((x).odd, (y).odd))
-
-/* VEC vectors to one: lane c is the sum over the lanes of v[c]. The vectors are used up. */
-MHA_INLINE MHA_WIDE mha_floatv mha_turn(mha_floatv *v)
-{
-#pragma unroll
-    for (int width = VEC; width > 1; width /= 2) {
-#pragma unroll
-        for (int x = 0; x < width / 2; ++x) {
-            v[x] = MHA_PAIRS(v[2 * x], v[2 * x + 1]);
-        }
-    }
-    return v[0];
-}
-
-/* Where key or value j of kv head (b, g) begins. */
+/* Where a row of keys or values begins. */
 struct mha_place {
     __global const void *data;
     mha_i64 at;
 };
 
-MHA_INLINE struct mha_place mha_place_of(const struct mha_params *p, __global const void *past,
-                                         struct mha_tensor_params past_tensor,
-                                         __global const void *data, struct mha_tensor_params tensor,
-                                         mha_i64 b, mha_i64 g, mha_i64 j)
-{
-    const int is_past = j < p->NP;
-    const struct mha_place place = {is_past ? past : data, is_past
-                                                               ? mha_row(past_tensor, b, g, j)
-                                                               : mha_row(tensor, b, g, j - p->NP)};
-    return place;
-}
-
-/*
- * A row that will be read soon, asked for line by line: the rows of a block are read in runs too
- * short for a CPU to foresee. A hint, where the compiler makes code for the CPU itself; one for a
- * portable form or a simulator may not know it.
+/* The rows of a block's keys, or values, from key `first` of kv head (b, g) on; beyond NT the last.
  */
-#if defined(__has_builtin) && (defined(__x86_64__) || defined(__aarch64__))
-#if __has_builtin(__builtin_prefetch)
-#define MHA_PREFETCH(pointer) __builtin_prefetch((const void *)(size_t)(pointer))
-#endif
-#endif
-#ifndef MHA_PREFETCH
-#define MHA_PREFETCH(pointer)
-#endif
-
-MHA_INLINE void mha_prefetch_row(struct mha_place row, const int type, int elements)
+MHA_INLINE void mha_places(const struct mha_params *p, __global const void *past,
+                           struct mha_tensor_params past_tensor, __global const void *data,
+                           struct mha_tensor_params tensor, mha_i64 b, mha_i64 g, mha_i64 first,
+                           struct mha_place *places)
 {
-    const int bytes = elements * (type == MHA_TYPE_F32 ? 4 : 2);
-    __global const char *from =
-        (__global const char *)row.data + row.at * (type == MHA_TYPE_F32 ? 4 : 2);
-    for (int at = 0; at < bytes; at += 64) {
-        MHA_PREFETCH(from + at);
+    for (int x = 0; x < KB; ++x) {
+        const mha_i64 j = min(first + x, p->NT - 1);
+        const int is_past = j < p->NP;
+        places[x].data = is_past ? past : data;
+        places[x].at = is_past ? mha_row(past_tensor, b, g, j) : mha_row(tensor, b, g, j - p->NP);
     }
 }
 
 /*
  * The products of all rows with VEC keys; keys beyond `last` are read as `last`. Meanwhile the
- * values of these keys and the keys of the tile after the next are fetched.
+ * values of these keys are asked for.
  */
-MHA_INLINE MHA_WIDE void mha_decode_scores(const struct mha_params *p, const mha_floatv *q,
-                                           __global const void *key, __global const void *past,
-                                           __global const void *value,
-                                           __global const void *past_value, mha_i64 b, mha_i64 g,
-                                           mha_i64 first, mha_i64 last, mha_floatv *s)
+MHA_INLINE MHA_WIDE void mha_decode_scores(const mha_floatv *q, const struct mha_place *keys,
+                                           const struct mha_place *values, int last, float *w)
 {
     mha_floatv products[MQ * VEC];
     for (int c = 0; c < VEC; ++c) {
-        const mha_i64 j = first + c < last ? first + c : last;
-        const struct mha_place from = mha_place_of(p, past, p->past_key, key, p->key, b, g, j);
-        const mha_i64 ahead = j + 2 * VEC < p->NT ? j + 2 * VEC : p->NT - 1;
-        mha_prefetch_row(mha_place_of(p, past, p->past_key, key, p->key, b, g, ahead), KEY_TYPE,
-                         DK);
-        mha_prefetch_row(mha_place_of(p, past_value, p->past_value, value, p->value, b, g, j),
-                         VALUE_TYPE, DV);
+        const struct mha_place from = keys[min(c, last)];
+        mha_prefetch_row(values[c].data, VALUE_TYPE, values[c].at, DV);
         mha_floatv sum[MQ];
 #pragma unroll
         for (int r = 0; r < MQ; ++r) {
             sum[r] = 0.0f;
         }
+#pragma unroll 4
         for (int v = 0; v < DK / VEC; ++v) {
             const mha_floatv k = mha_load_vector(from.data, KEY_TYPE, from.at + v * VEC, VEC);
 #pragma unroll
@@ -127,7 +84,7 @@ MHA_INLINE MHA_WIDE void mha_decode_scores(const struct mha_params *p, const mha
         }
     }
     for (int r = 0; r < MQ; ++r) {
-        s[r] = mha_turn(products + r * VEC);
+        MHA_PRIVATEV(w + r * KB) = mha_turn_sum(products + r * VEC);
     }
 }
 
@@ -164,17 +121,17 @@ MHA_INLINE MHA_WIDE void mha_decode_column(const float *w, const struct mha_plac
     }
 }
 
-/* Adds the values of one block of keys: in registers, where every row sees every key. */
-MHA_INLINE MHA_WIDE void mha_decode_values(const struct mha_params *p, const float *w,
-                                           __global const void *value, __global const void *past,
-                                           mha_i64 b, mha_i64 g, mha_i64 first, int keys,
-                                           const uint *bits, int all_seen, struct mha_outputs *o)
+/* Of DK elements of the next block's keys, those that are asked for while `column` is summed. */
+#define MHA_AHEAD (DECODE_COLUMNS * VEC * DK / DV + 1)
+
+/*
+ * Adds the values of one block of keys: in registers, where every row sees every key. Meanwhile the
+ * next block's keys are asked for.
+ */
+MHA_INLINE MHA_WIDE void mha_decode_values(const float *w, const struct mha_place *from,
+                                           const struct mha_place *next, int keys, const uint *bits,
+                                           int all_seen, struct mha_outputs *o)
 {
-    struct mha_place from[KB];
-    for (int j = 0; j < keys; ++j) {
-        const mha_i64 key = first + j < p->NT ? first + j : p->NT - 1;
-        from[j] = mha_place_of(p, past, p->past_value, value, p->value, b, g, key);
-    }
     int column = 0;
     for (; all_seen && column + DECODE_COLUMNS <= DV / VEC; column += DECODE_COLUMNS) {
         mha_floatv group[MQ * DECODE_COLUMNS], sum[MQ * DECODE_COLUMNS];
@@ -184,6 +141,9 @@ MHA_INLINE MHA_WIDE void mha_decode_values(const struct mha_params *p, const flo
                 sum[x] = 0.0f;
             }
             for (int j = start; j < min(start + CHAIN, keys); ++j) {
+                const int ahead = column * VEC * DK / DV;
+                mha_prefetch_row(next[j].data, KEY_TYPE, next[j].at + ahead,
+                                 min(MHA_AHEAD, DK - ahead));
 #pragma unroll
                 for (int n = 0; n < DECODE_COLUMNS; ++n) {
                     const mha_floatv v = mha_load_vector(from[j].data, VALUE_TYPE,
@@ -246,35 +206,41 @@ __kernel MHA_WIDE void decode(const struct mha_params p, __global const void *qu
     }
     mha_outputs_begin(&o);
 
+    struct mha_place keys[KB], values[KB];
     const struct mha_range range = mha_tile_range(&p, &rows, split);
+    mha_places(&p, past_key, p.past_key, key, p.key, b, g, range.first * KT, keys);
     for (mha_i64 tile = range.first; tile < range.last; tile += TB) {
         const int tiles = range.last - tile < TB ? (int)(range.last - tile) : TB;
-        mha_floatv peak[MQ];
         int any = 0, all_seen = 1;
-        for (int r = 0; r < MQ; ++r) {
-            peak[r] = -INFINITY;
-        }
+        mha_places(&p, past_value, p.past_value, value, p.value, b, g, tile * KT, values);
         for (int t = 0; t < tiles; ++t) {
             const mha_i64 first = (tile + t) * KT;
-            shown[t] = mha_tile_bits(&p, &rows, first, mask, bias, bits + t * MQ, bias_rows);
-            for (int r = 0; r < MQ; ++r) {
-                all_seen &= bits[t * MQ + r] == MHA_ALL_BITS;
-            }
-            if (shown[t] != 0) {
-                mha_floatv s[MQ];
+            const struct mha_tile_bits seen =
+                mha_tile_bits(&p, &rows, first, mask, bias, bits + t * MQ, bias_rows);
+            const int all = seen.all == MHA_ALL_BITS;
+            shown[t] = seen.any;
+            all_seen &= all;
+            if (seen.any != 0) {
                 /* The last key that is seen exists; those behind it may not. */
-                const mha_i64 last = first + (31 - (mha_i64)clz(shown[t]));
-                mha_decode_scores(&p, q, key, past_key, value, past_value, b, g, first, last, s);
-                mha_tile_scores(&p, &rows, s, first, bits + t * MQ, bias_rows, w + t * KT, peak);
+                mha_decode_scores(q, keys + t * KT, values + t * KT, 31 - (int)clz(seen.any),
+                                  w + t * KT);
+                if (!p.plain || !all) {
+                    mha_tile_scores(&p, &rows, first, bits + t * MQ, bias_rows, w + t * KT);
+                }
                 any = 1;
+            } else {
+                mha_tile_hidden(w + t * KT);
             }
         }
+        for (int t = tiles; t * NV % MHA_WEIGHTS_GROUP != 0; ++t) {
+            mha_tile_hidden(w + t * KT);
+        }
+        mha_places(&p, past_key, p.past_key, key, p.key, b, g, (tile + TB) * KT, keys);
         if (!any) {
             continue;
         }
-        mha_block_softmax(&p, &rows, tile * KT, tiles, shown, peak, w, &o);
-        mha_decode_values(&p, w, value, past_value, b, g, tile * KT, tiles * KT, bits, all_seen,
-                          &o);
+        mha_block_softmax(&p, &rows, tile * KT, tiles, shown, w, &o);
+        mha_decode_values(w, values, keys, tiles * KT, bits, all_seen, &o);
     }
     mha_rows_end(&p, &rows, &o, split, sinks, output, lse, workspace);
 }

@@ -7,7 +7,7 @@
  * keeps the largest score so far m, the sum l of exp(s - m), and the output o = sum exp(s - m) v.
  * When a block raises m, what was summed before is worth exp(m_old - m_new) of itself: l and o are
  * scaled once, and the block is added. At the end o / l is the output and m + ln l the LSE.
- * Each exponential is a power of two: see mha_unit.
+ * Each exponential is a power of two: see mha_block_softmax.
  *
  * Key tiles outside every row's range are never visited; tiles that a mask hides from all rows are
  * skipped before their scores are computed.
@@ -18,7 +18,7 @@
  *
  * -D names: as common/tile.h.
  */
-#include "common/online.h"
+#include "common/fused.h"
 
 __kernel MHA_WIDE void fused(const struct mha_params p, __global const void *query,
                              __global const uchar *mask, __global const void *bias,
@@ -36,48 +36,12 @@ __kernel MHA_WIDE void fused(const struct mha_params p, __global const void *que
     const mha_i64 h = item / p.splits / row_tiles % p.H;
     const mha_i64 b = item / p.splits / row_tiles / p.H;
 
-    struct mha_rows rows;
-    mha_floatv q_vectors[MQ * DKP / VEC];
-    const float *q = (const float *)q_vectors;
-    mha_floatv w_vectors[MQ * KB / VEC];
-    float *w = (float *)w_vectors;
-    mha_floatv bias_vectors[MQ * NV];
-    float *bias_rows = (float *)bias_vectors;
-    struct mha_outputs o;
-    uint bits[TB * MQ];
-    uint shown[TB];
-
-    mha_rows_begin(&p, &rows, b, h, row, MQ, key_lengths, slopes);
-    mha_load_queries(&p, query, b, h, row, q_vectors);
-    mha_outputs_begin(&o);
-
-    const struct mha_range range = mha_tile_range(&p, &rows, split);
     const mha_i64 head = (b * p.HKV + h / (p.H / p.HKV)) * p.tiles;
-    for (mha_i64 tile = range.first; tile < range.last; tile += TB) {
-        const int tiles = range.last - tile < TB ? (int)(range.last - tile) : TB;
-        mha_floatv peak[MQ];
-        int any = 0;
-        for (int r = 0; r < MQ; ++r) {
-            peak[r] = -INFINITY;
-        }
-        for (int t = 0; t < tiles; ++t) {
-            const mha_i64 key = (tile + t) * KT;
-            shown[t] = mha_tile_bits(&p, &rows, key, mask, bias, bits + t * MQ, bias_rows);
-            if (shown[t] != 0) {
-                mha_floatv s[MQ * NV];
-                mha_score_tile(q, workspace + p.packed_key + (head + tile + t) * (mha_i64)(DK * KT),
-                               s);
-                mha_tile_scores(&p, &rows, s, key, bits + t * MQ, bias_rows, w + t * KT, peak);
-                any = 1;
-            }
-        }
-        if (!any) {
-            continue;
-        }
-        mha_block_softmax(&p, &rows, tile * KT, tiles, shown, peak, w, &o);
-        mha_value_block(w, workspace + p.packed_value + (head + tile) * (mha_i64)(KT * DVP),
-                        (__global const int *)(workspace + p.value_special) + head + tile, tiles,
-                        shown, bits, &o);
-    }
-    mha_rows_end(&p, &rows, &o, split, sinks, output, lse, workspace);
+    const struct mha_packed packed = {
+        workspace + p.packed_key + head * (mha_i64)(DK * KT),
+        workspace + p.packed_value + head * (mha_i64)(KT * DVP),
+        (__global const int *)(workspace + p.value_special) + head,
+    };
+    mha_fused_rows(&p, b, h, row, split, packed, query, mask, bias, key_lengths, slopes, sinks,
+                   output, lse, workspace);
 }

@@ -10,15 +10,19 @@
  * ND-range: one work-item per (b, kv head, split, NC columns, MQ rows). With splits > 1 each leaves
  * its normalised output and LSE in the workspace, and merge.cl joins them.
  *
- * -D names: MQ, NK, NC; those of common/lane.h.
+ * -D names: MQ, NK, NC; KEY_TYPE, VALUE_TYPE: the storage of keys and values (MHA_TYPE_*), 3 where
+ * past and new ones differ; those of common/lane.h.
  */
-#if !defined(NC)
-#error "NC must be defined"
+#if !defined(NC) || !defined(KEY_TYPE) || !defined(VALUE_TYPE)
+#error "NC, KEY_TYPE and VALUE_TYPE must be defined"
 #endif
 
 #include "common/lane.h"
 
 #define NCV (NC / 4)
+
+/* The type that a build is for, or the source's own. */
+#define MHA_BUILT_TYPE(built, type) ((built) == 3 ? (type) : (built))
 
 /* Up to this head size chains of a product are few enough for a plain sum. */
 #define PLAIN_SUM_MAX 128
@@ -41,7 +45,7 @@ MHA_INLINE void mha_row_products(const struct mha_params *p, const struct mha_ro
 #pragma unroll
     for (int r = 0; r < MQ; ++r) {
         const struct mha_row_id id = mha_row_of(p, tile, r, MQ);
-        rows[r] = id.exists ? mha_row(p->query, tile->b, id.head, id.query) : -1;
+        rows[r] = mha_row(p->query, tile->b, id.head, id.query);
     }
 #pragma unroll
     for (int x = 0; x < MQ * NK; ++x) {
@@ -58,10 +62,7 @@ MHA_INLINE void mha_row_products(const struct mha_params *p, const struct mha_ro
             float4 q[MQ];
 #pragma unroll
             for (int r = 0; r < MQ; ++r) {
-                q[r] = 0.0f;
-                if (rows[r] >= 0) {
-                    q[r] = mha_load4(query, p->query_type, rows[r] + d, DK - d, wide);
-                }
+                q[r] = mha_load4(query, p->query_type, rows[r] + d, DK - d, wide);
             }
 #pragma unroll
             for (int n = 0; n < NK; ++n) {
@@ -171,7 +172,7 @@ __kernel void rows(const struct mha_params params, __global const void *query,
 
     for (mha_i64 t = tiles.first; t < tiles.last; ++t) {
         const mha_i64 first = t * NK;
-        const int whole = !masked && first >= tile->all.first && first + NK <= tile->all.last;
+        const int whole = !masked & (first >= tile->all.first) & (first + NK <= tile->all.last);
         float s[MQ * NK], bias_rows[MQ * NK];
         ulong bits = 0;
 #pragma unroll
@@ -213,7 +214,7 @@ __kernel void rows(const struct mha_params params, __global const void *query,
 #pragma unroll
     for (int r = 0; r < MQ; ++r) {
         const struct mha_row_id id = mha_row_of(p, tile, r, MQ);
-        if (id.exists) {
+        if (mha_row_exists(p, tile, r, MQ)) {
             const struct mha_sink joint =
                 mha_end_row(p, sums[r].m, sums[r].l, (any_seen >> r) & 1, id.head, sinks);
 #pragma unroll

@@ -40,7 +40,8 @@ __kernel MHA_WIDE void scores(const struct mha_params p, __global const void *qu
             continue;
         }
         mha_floatv s[MQ * NV];
-        mha_score_tile(q, workspace + p.packed_key + (head + tile) * (mha_i64)(DK * KT), s);
+        mha_score_tile(q, workspace + p.packed_key + (head + tile) * (mha_i64)(DK * KT), (float *)s,
+                       KT);
         for (int r = 0; r < MQ && row + r < p.NQ; ++r) {
             __global float *to = workspace + p.score_rows +
                                  ((b * p.H + h) * p.NQ + row + r) * p.score_pitch + tile * KT;

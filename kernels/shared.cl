@@ -91,13 +91,9 @@ MHA_INLINE void mha_load_query_tile(const struct mha_params *p, const struct mha
     for (int e = lane; e < BQ * vectors; e += LANES) {
         const int row = e / vectors, v = e % vectors;
         const struct mha_row_id id = mha_row_of(p, tile, row, BQ);
-        float4 x = 0.0f;
-        if (id.exists) {
-            x = mha_load4(query, p->query_type,
-                          mha_row(p->query, tile->b, id.head, id.query) + d + 4 * v, DK - d - 4 * v,
-                          wide);
-        }
-        to[row * QUERY_ROW + v] = x;
+        to[row * QUERY_ROW + v] = mha_load4(
+            query, p->query_type, mha_row(p->query, tile->b, id.head, id.query) + d + 4 * v,
+            DK - d - 4 * v, wide);
     }
 }
 
@@ -112,8 +108,7 @@ MHA_INLINE void mha_load_key_tile(const struct mha_params *p, const struct mha_r
         float4 x = 0.0f;
         if (j >= tile->some.first && j < tile->some.last) {
             const struct mha_source from = MHA_KEY_SOURCE(j);
-            x = mha_load4(from.data, MHA_BUILT_TYPE(KEY_TYPE, from.type), from.at + d + 4 * v,
-                          DK - d - 4 * v, from.wide);
+            x = mha_load4(from.data, from.type, from.at + d + 4 * v, DK - d - 4 * v, from.wide);
         }
         to[(k % NK * LC + k / NK) * KEY_ROW + v] = x;
     }
@@ -134,8 +129,7 @@ MHA_INLINE void mha_load_value_tile(const struct mha_params *p, const struct mha
         float4 x = 0.0f;
         if (j >= tile->some.first && j < tile->some.last) {
             const struct mha_source from = MHA_VALUE_SOURCE(j);
-            x = mha_load4(from.data, MHA_BUILT_TYPE(VALUE_TYPE, from.type), from.at + c, DV - c,
-                          from.wide);
+            x = mha_load4(from.data, from.type, from.at + c, DV - c, from.wide);
         }
         if (any(!isfinite(x))) {
             atomic_or(special, 1);
@@ -410,7 +404,7 @@ shared(const struct mha_params params, __global const void *query, __global cons
         float s[MQ * NK], peak[MQ];
         ulong seen = 0;
         mha_tile_products(p, tile, query, key, past_key, first, lane, queries, keys, s);
-        const int whole = !masked && first >= tile->all.first && first + TK <= tile->all.last;
+        const int whole = !masked & (first >= tile->all.first) & (first + TK <= tile->all.last);
 #pragma unroll
         for (int r = 0; r < MQ; ++r) {
             const struct mha_row_id id = mha_row_of(p, tile, r * LR + lane.lr, BQ);
@@ -480,7 +474,7 @@ shared(const struct mha_params params, __global const void *query, __global cons
         const struct mha_row_id id = mha_row_of(p, tile, row, BQ);
         float l;
         const int row_seen = mha_group_sum(row, weights, &l);
-        if (id.exists) {
+        if (mha_row_exists(p, tile, row, BQ)) {
             const struct mha_sink joint = mha_end_row(p, sums[r].m, l, row_seen, id.head, sinks);
 #pragma unroll
             for (int c = 0; c < PASSES; ++c) {

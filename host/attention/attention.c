@@ -61,7 +61,7 @@ static struct mha_params params_of(const struct mha_problem *p, const struct mha
     k.scale_log2 = (float)((double)p->scale * 1.4426950408889634);
     k.softcap = d->softcap;
     k.plain = d->softcap == 0.0f && d->bias.type == GPU_MHA_MASK_NONE &&
-              d->alibi == GPU_MHA_ALIBI_NONE && isfinite(k.scale_log2);
+              d->alibi == GPU_MHA_ALIBI_NONE && k.scale_log2 > 0.0f && isfinite(k.scale_log2);
     k.dropout_threshold = p->dropout_threshold;
     k.dropout_scale = (float)(1.0 / (1.0 - (double)d->dropout));
     k.dropout_seed = d->dropout_seed;
@@ -133,6 +133,7 @@ static gpu_mha_status prepare_stages(struct mha_attention *a, gpu_mha_context *c
 {
     static const struct mha_stage *const paths[][MHA_STAGES_MAX + 1] = {
         [MHA_PATH_FUSED] = {&mha_stage_pack_key, &mha_stage_pack_value, &mha_stage_fused},
+        [MHA_PATH_HEADS] = {&mha_stage_heads},
         [MHA_PATH_DECODE] = {&mha_stage_decode},
         [MHA_PATH_SHARED] = {&mha_stage_shared},
         [MHA_PATH_ROWS] = {&mha_stage_rows},
@@ -152,18 +153,51 @@ static gpu_mha_status prepare_stages(struct mha_attention *a, gpu_mha_context *c
     return GPU_MHA_OK;
 }
 
+static void drop_stages(struct mha_attention *a)
+{
+    for (int s = 0; s < MHA_STAGES_MAX; ++s) {
+        mha_kernel_destroy(&a->kernels[s]);
+    }
+    a->stage_count = 0;
+}
+
+/* Parameters, workspace and kernels of a->variant. */
+static gpu_mha_status try_variant(struct mha_attention *a, gpu_mha_context *context)
+{
+    a->params = params_of(&a->problem, &a->variant);
+    MHA_TRY(carve(a, &context->device));
+    return prepare_stages(a, context);
+}
+
+/* 1 if another shape may do what this one could not: a built kernel tells what it really needs. */
+static int has_smaller(const struct mha_attention *a, gpu_mha_status status)
+{
+    const enum mha_path path = a->variant.shape.path;
+    return (status == GPU_MHA_UNSUPPORTED || status == GPU_MHA_BUILD) &&
+           (path == MHA_PATH_SHARED || path == MHA_PATH_ROWS);
+}
+
 static gpu_mha_status prepare(struct mha_attention *a, gpu_mha_context *context,
                               const gpu_mha_desc *desc, const struct mha_shape *wanted)
 {
     MHA_TRY(mha_problem_read(desc, &a->problem));
     MHA_TRY(mha_variant_choose(&a->problem, &context->device, wanted, &a->variant));
-    a->params = params_of(&a->problem, &a->variant);
     if (a->problem.empty_output) {
         return GPU_MHA_OK;
     }
-    MHA_TRY(carve(a, &context->device));
     MHA_TRY(make_slopes(a, context->cl));
-    return prepare_stages(a, context);
+    gpu_mha_status status = try_variant(a, context);
+    while (has_smaller(a, status)) {
+        char text[MHA_SHAPE_TEXT];
+        struct mha_shape shape = a->variant.shape;
+        mha_shape_text(&shape, text, sizeof text);
+        mha_log(MHA_LOG_WARN, "replace \"%s\" by a smaller shape: %s", text, gpu_mha_last_error());
+        drop_stages(a);
+        mha_shape_smaller(&a->problem, &context->device, &shape);
+        mha_variant_of(&a->problem, &context->device, &shape, &a->variant);
+        status = try_variant(a, context);
+    }
+    return status;
 }
 
 static gpu_mha_status make(gpu_mha_context *context, const gpu_mha_desc *desc,
@@ -207,9 +241,7 @@ void mha_attention_destroy(struct mha_attention *a)
     if (a == NULL) {
         return;
     }
-    for (int s = 0; s < MHA_STAGES_MAX; ++s) {
-        mha_kernel_destroy(&a->kernels[s]);
-    }
+    drop_stages(a);
     if (a->slopes != NULL) {
         clReleaseMemObject(a->slopes);
     }
@@ -218,11 +250,9 @@ void mha_attention_destroy(struct mha_attention *a)
 
 static const char *path_name(enum mha_path path)
 {
-    static const char *const names[] = {[MHA_PATH_FUSED] = "fused",
-                                        [MHA_PATH_DECODE] = "decode",
-                                        [MHA_PATH_SHARED] = "shared",
-                                        [MHA_PATH_ROWS] = "rows",
-                                        [MHA_PATH_STAGED] = "staged"};
+    static const char *const names[] = {
+        [MHA_PATH_FUSED] = "fused",   [MHA_PATH_HEADS] = "heads", [MHA_PATH_DECODE] = "decode",
+        [MHA_PATH_SHARED] = "shared", [MHA_PATH_ROWS] = "rows",   [MHA_PATH_STAGED] = "staged"};
     return names[path];
 }
 

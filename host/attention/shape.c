@@ -10,6 +10,9 @@
 #define DECODE_QUERIES_MAX 4
 #define DECODE_VECTORS_MAX 16
 
+/* Of packed keys and values: what stays in a core's cache. */
+#define HEAD_BYTES_MAX ((int64_t)128 * 1024)
+
 /* Of a lane; beyond, compilers take minutes and the rows lie in memory. */
 #define REGISTERS_MAX 640
 
@@ -37,6 +40,8 @@ static gpu_mha_status parse_shared(const char *name, const char *text, struct mh
                    name, s.DC);
     MHA_INVALID_IF(!is_power_of_two(s.KC, 1, s.NK),
                    "%s: KC is %d: it must be a power of two, at most NK", name, s.KC);
+    MHA_INVALID_IF(s.LC * s.KC > 64, "%s: LC * KC is %d: it must be at most 64", name, s.LC * s.KC);
+    MHA_INVALID_IF(s.MQ * s.NK > 64, "%s: MQ * NK is %d: it must be at most 64", name, s.MQ * s.NK);
     MHA_INVALID_IF(s.query != 0 && s.query != 1, "%s: QUERY is %d: it must be 0 or 1", name,
                    s.query);
     MHA_INVALID_IF(s.sub_group != 0 && s.sub_group != 1, "%s: SUBGROUP is %d: it must be 0 or 1",
@@ -56,6 +61,7 @@ static gpu_mha_status parse_rows(const char *name, const char *text, struct mha_
                    name, r.NK);
     MHA_INVALID_IF(r.NC < 4 || r.NC > 64 || r.NC % 4 != 0,
                    "%s: NC is %d: it must be a multiple of 4 from 4 to 64", name, r.NC);
+    MHA_INVALID_IF(r.MQ * r.NK > 64, "%s: MQ * NK is %d: it must be at most 64", name, r.MQ * r.NK);
     *rows = r;
     return GPU_MHA_OK;
 }
@@ -70,7 +76,9 @@ gpu_mha_status mha_shape_parse(const char *name, const char *text, struct mha_sh
         MHA_TRY(parse_rows(name, text, &s.rows));
     } else {
         MHA_TRY(mha_tile_parse(name, text, &s.tile));
-        s.path = s.tile.MQ == 0 ? MHA_PATH_DECODE : MHA_PATH_FUSED;
+        s.path = s.tile.MQ == 0                    ? MHA_PATH_DECODE
+                 : strncmp(text, "heads ", 6) == 0 ? MHA_PATH_HEADS
+                                                   : MHA_PATH_FUSED;
     }
     *shape = s;
     return GPU_MHA_OK;
@@ -93,7 +101,8 @@ void mha_shape_text(const struct mha_shape *shape, char *text, size_t size)
         snprintf(text, size, "decode %d", t->VEC);
         break;
     default:
-        snprintf(text, size, "fused %d,%d,%d,%d", t->MQ, t->VEC, t->NV, t->TB);
+        snprintf(text, size, "%s %d,%d,%d,%d", shape->path == MHA_PATH_HEADS ? "heads" : "fused",
+                 t->MQ, t->VEC, t->NV, t->TB);
         break;
     }
 }
@@ -204,12 +213,36 @@ static int decode_fits(const struct mha_problem *p, const struct mha_device *dev
     return 1;
 }
 
+int64_t mha_shape_head_keys(int64_t NT)
+{
+    int64_t keys = 32; /* a multiple of every tile's keys */
+    while (keys < NT && keys < HEAD_BYTES_MAX) {
+        keys *= 2;
+    }
+    return keys;
+}
+
+static int heads_fit(const struct mha_problem *p, const struct mha_device *device,
+                     const struct mha_shape *shape, char *reason, size_t size)
+{
+    const int64_t columns = p->desc.DK + mha_size_round_up(p->desc.DV, shape->tile.VEC);
+    const int64_t bytes =
+        mha_size_mul(mha_shape_head_keys(p->NT), columns * (int64_t)sizeof(float));
+    REFUSE_IF(mha_tile_of(device).local != 1, "its work-items are for the cores of a CPU");
+    REFUSE_IF(bytes > HEAD_BYTES_MAX,
+              "a head takes %" PRId64 " bytes packed, at most %" PRId64 " are kept in a cache",
+              bytes, HEAD_BYTES_MAX);
+    return 1;
+}
+
 int mha_shape_fits(const struct mha_problem *p, const struct mha_device *device,
                    const struct mha_shape *shape, char *reason, size_t size)
 {
     switch (shape->path) {
     case MHA_PATH_SHARED:
         return shared_fits(p, device, shape, reason, size);
+    case MHA_PATH_HEADS:
+        return heads_fit(p, device, shape, reason, size);
     case MHA_PATH_DECODE:
         return decode_fits(p, device, shape, reason, size);
     default:

@@ -3,6 +3,7 @@
  * GPU_MHA_TILE all speak of it, in one text form.
  *
  *   "fused MQ,VEC,NV,TB"                        kernels/fused.cl; also without the word
+ *   "heads MQ,VEC,NV,TB"                        kernels/heads.cl
  *   "decode VEC"                                kernels/decode.cl; also "0,VEC,NV,TB"
  *   "shared LR,LC,MQ,NK,DC,KC,QUERY,SUBGROUP"   kernels/shared.cl
  *   "rows MQ,NK,NC"                             kernels/rows.cl
@@ -15,6 +16,7 @@
 
 enum mha_path {
     MHA_PATH_FUSED,
+    MHA_PATH_HEADS,  /* fused, for many short sequences: a work-item packs for its own head */
     MHA_PATH_DECODE, /* fused, for few queries: keys and values are not packed */
     MHA_PATH_SHARED, /* for GPUs: work-groups that share keys and values in local memory */
     MHA_PATH_ROWS,   /* for GPUs without local memory */
@@ -39,7 +41,7 @@ struct mha_rows_tile {
 
 struct mha_shape {
     enum mha_path path;
-    struct mha_tile tile;      /* of fused, decode and staged */
+    struct mha_tile tile;      /* of fused, heads, decode and staged */
     struct mha_shared shared;  /* of shared */
     struct mha_rows_tile rows; /* of rows */
 };
@@ -66,8 +68,8 @@ void mha_shape_default(const struct mha_problem *problem, const struct mha_devic
                        struct mha_shape *shape);
 
 /*
- * What to run where the built kernel of `shape` needs more than the device has: fewer work-items to
- * a group, in the end the fused tile.
+ * What to run where the built kernel of `shape` needs more than the device has, or does not
+ * build: no sub-groups, fewer work-items to a group, in the end the tile kernels.
  */
 void mha_shape_smaller(const struct mha_problem *problem, const struct mha_device *device,
                        struct mha_shape *shape);
@@ -98,6 +100,9 @@ int64_t mha_shape_row_pitch(const struct mha_shape *shape, int64_t NQ);
 /* Rows of a tile, keys of a tile; local memory of a group, and about what a lane holds. */
 int mha_shape_rows(const struct mha_shape *shape);
 int mha_shape_keys(const struct mha_shape *shape);
+
+/* Keys that a work-item of kernels/heads.cl has room for: NT, rounded up to a power of two. */
+int64_t mha_shape_head_keys(int64_t NT);
 int64_t mha_shape_local_bytes(const struct mha_shape *shape, int64_t DK);
 int64_t mha_shape_registers(const struct mha_shape *shape, int64_t DK, int64_t DV);
 

@@ -7,6 +7,9 @@
 #include "cl/tuning_table.h"
 #include "core/log.h"
 
+/* Heads for each core that keep all of them busy to the end. */
+#define HEADS_PER_UNIT 4
+
 static int fits(const struct mha_problem *p, const struct mha_device *device,
                 const struct mha_shape *shape)
 {
@@ -70,7 +73,12 @@ static int find_shared(const struct mha_problem *p, const struct mha_device *dev
 static struct mha_shape find_tile(const struct mha_problem *p, const struct mha_device *device)
 {
     struct mha_shape shape = {.path = MHA_PATH_DECODE, .tile = mha_tile_of(device)};
-    if (!fits(p, device, &shape)) {
+    if (fits(p, device, &shape)) {
+        return shape;
+    }
+    shape.path = MHA_PATH_HEADS;
+    const int64_t heads = mha_size_mul(p->desc.B, p->desc.HKV);
+    if (heads < (int64_t)HEADS_PER_UNIT * device->compute_units || !fits(p, device, &shape)) {
         shape.path = MHA_PATH_FUSED;
     }
     return shape;
@@ -93,6 +101,10 @@ void mha_shape_default(const struct mha_problem *p, const struct mha_device *dev
 void mha_shape_smaller(const struct mha_problem *p, const struct mha_device *device,
                        struct mha_shape *shape)
 {
+    if (shape->path == MHA_PATH_SHARED && shape->shared.sub_group) {
+        shape->shared.sub_group = 0;
+        return;
+    }
     if (shape->path != MHA_PATH_SHARED || !find_shared(p, device, lanes_of(shape), shape)) {
         *shape = find_tile(p, device);
     }
@@ -154,6 +166,8 @@ int mha_shape_candidates(const struct mha_problem *p, const struct mha_device *d
     for (int t = 0; t < MHA_TUNING_ROWS; ++t) {
         if (device->type & mha_tuning_table[t].type) {
             shape = (struct mha_shape){.path = MHA_PATH_DECODE, .tile = mha_tuning_table[t].tile};
+            add(&found, p, device, &shape);
+            shape.path = MHA_PATH_HEADS;
             add(&found, p, device, &shape);
             shape.path = MHA_PATH_FUSED;
             add(&found, p, device, &shape);

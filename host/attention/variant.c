@@ -79,7 +79,7 @@ void mha_variant_of(const struct mha_problem *p, const struct mha_device *device
     v.DVP = (int)mha_size_round_up(d->DV, v.shape.tile.VEC);
     v.tiles = mha_size_ceil_div(p->NT, v.KT);
     v.row_pitch = mha_shape_row_pitch(&v.shape, d->NQ);
-    if (shape->path != MHA_PATH_STAGED) {
+    if (shape->path != MHA_PATH_STAGED && shape->path != MHA_PATH_HEADS) {
         v.splits = splits_for(device, &v, items_of(p, device, &v));
     }
     *variant = v;
@@ -113,6 +113,7 @@ gpu_mha_status mha_variant_choose(const struct mha_problem *p, const struct mha_
     int given = 0;
     MHA_TRY(mha_shape_from_environment(&from_environment, &given));
     const int has_tile = given && (from_environment.path == MHA_PATH_FUSED ||
+                                   from_environment.path == MHA_PATH_HEADS ||
                                    from_environment.path == MHA_PATH_DECODE);
     if (mha_shape_is_staged(p)) {
         shape.tile = has_tile ? from_environment.tile : mha_tile_of(device);
@@ -122,7 +123,7 @@ gpu_mha_status mha_variant_choose(const struct mha_problem *p, const struct mha_
     if (given) {
         take_if_fit("GPU_MHA_TILE", p, device, &from_environment, &shape, &given);
     }
-    if (!given && has_tile) { /* a decode kernel's: its vectors serve the fused kernel as well */
+    if (!given && has_tile) { /* of another kernel, whose tile serves the fused one as well */
         shape = from_environment;
         shape.path = MHA_PATH_FUSED;
         given = 1;

@@ -158,8 +158,10 @@ static gpu_mha_status launch_rows(const struct mha_gemm *gemm, int64_t rows,
 }
 
 static gpu_mha_status launch(struct mha_gemm *gemm, struct mha_chain *chain, gpu_mha_buffer a,
-                             gpu_mha_buffer w, gpu_mha_buffer c, gpu_mha_buffer scratch)
+                             gpu_mha_buffer w, gpu_mha_buffer bias, gpu_mha_buffer c,
+                             gpu_mha_buffer scratch)
 {
+    (void)bias; /* always none: see adds_bias */
     const struct mha_gemm_shape *s = &gemm->shape;
     for (int64_t first = 0; first < s->M; first += gemm->rows) {
         const int64_t rows = s->M - first < gemm->rows ? s->M - first : gemm->rows;
@@ -208,4 +210,4 @@ static gpu_mha_status warm(gpu_mha_context *context)
     return status;
 }
 
-const struct mha_gemm_kind mha_gemm_clblast = {"CLBlast", prepare, warm, launch};
+const struct mha_gemm_kind mha_gemm_clblast = {"CLBlast", 0, prepare, warm, launch};

@@ -59,9 +59,11 @@ gpu_mha_status mha_gemm_warm(gpu_mha_context *context, const struct mha_gemm *ge
 }
 
 gpu_mha_status mha_gemm_launch(struct mha_gemm *gemm, struct mha_chain *chain, gpu_mha_buffer a,
-                               gpu_mha_buffer w, gpu_mha_buffer c, gpu_mha_buffer scratch)
+                               gpu_mha_buffer w, gpu_mha_buffer bias, gpu_mha_buffer c,
+                               gpu_mha_buffer scratch)
 {
-    return gemm->kind == NULL ? GPU_MHA_OK : gemm->kind->launch(gemm, chain, a, w, c, scratch);
+    return gemm->kind == NULL ? GPU_MHA_OK
+                              : gemm->kind->launch(gemm, chain, a, w, bias, c, scratch);
 }
 
 void mha_gemm_destroy(struct mha_gemm *gemm)

@@ -21,10 +21,12 @@ struct mha_gemm;
 
 struct mha_gemm_kind {
     const char *name; /* for the plan's text and the tuning file */
+    int adds_bias;    /* launch takes a bias */
     gpu_mha_status (*prepare)(gpu_mha_context *context, struct mha_gemm *gemm);
     gpu_mha_status (*warm)(gpu_mha_context *context);
     gpu_mha_status (*launch)(struct mha_gemm *gemm, struct mha_chain *chain, gpu_mha_buffer a,
-                             gpu_mha_buffer w, gpu_mha_buffer c, gpu_mha_buffer scratch);
+                             gpu_mha_buffer w, gpu_mha_buffer bias, gpu_mha_buffer c,
+                             gpu_mha_buffer scratch);
 };
 
 struct mha_gemm {
@@ -35,7 +37,9 @@ struct mha_gemm {
     size_t scratch_bytes; /* that a launch needs */
 
     /* Of the tile implementation. */
-    int64_t column_tiles, product_tiles; /* work-items of the two kernels */
+    int thin;                            /* W is not packed: there is one kernel, `product` */
+    int64_t column_tiles, product_items; /* work-items of the two kernels */
+    int block_rows, block_columns;       /* tiles of a work-item of the second */
     struct mha_kernel pack, product;
 };
 
@@ -70,12 +74,14 @@ void mha_gemm_destroy(struct mha_gemm *gemm); /* NULL-safe, also for a zeroed st
 gpu_mha_status mha_gemm_warm(gpu_mha_context *context, const struct mha_gemm *gemm);
 
 /*
- * Puts the product on the chain. Offsets count elements, `scratch.offset` counts bytes and is a
- * multiple of align_bytes. C and scratch overlap nothing. On an out-of-order queue a barrier may
- * be put in front. A NaN or an infinity in a row of A reaches that row of C alone.
+ * Puts the product on the chain. `bias` (N) is added to every row of C; without one, and wherever
+ * the kind does not add it, bias.mem is NULL. Offsets count elements, `scratch.offset` counts bytes
+ * and is a multiple of align_bytes. C and scratch overlap nothing. On an out-of-order queue a
+ * barrier may be put in front. A NaN or an infinity in a row of A reaches that row of C alone.
  */
 gpu_mha_status mha_gemm_launch(struct mha_gemm *gemm, struct mha_chain *chain, gpu_mha_buffer a,
-                               gpu_mha_buffer w, gpu_mha_buffer c, gpu_mha_buffer scratch);
+                               gpu_mha_buffer w, gpu_mha_buffer bias, gpu_mha_buffer c,
+                               gpu_mha_buffer scratch);
 
 /* The implementations. */
 extern const struct mha_gemm_kind mha_gemm_clblast;

@@ -80,7 +80,7 @@ static gpu_mha_status run(void *state, int index, cl_command_queue queue, uint64
     mha_chain_begin(&chain, queue, 0, NULL);
     const gpu_mha_buffer none = {NULL, 0}, scratch = {job->scratch, 0};
     const gpu_mha_status status =
-        mha_gemm_launch(gemm, &chain, (gpu_mha_buffer){job->a, 0}, (gpu_mha_buffer){job->w, 0},
+        mha_gemm_launch(gemm, &chain, (gpu_mha_buffer){job->a, 0}, (gpu_mha_buffer){job->w, 0}, none,
                         (gpu_mha_buffer){job->c, 0}, gemm->scratch_bytes > 0 ? scratch : none);
     return mha_chain_end(&chain, status, NULL);
 }

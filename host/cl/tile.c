@@ -26,7 +26,8 @@ static int scan_tile(const char *text, struct mha_tile *t)
         t->TB = 1;
         return 1;
     }
-    const char *numbers = strncmp(text, "fused ", 6) == 0 ? text + 6 : text;
+    const char *numbers =
+        strncmp(text, "fused ", 6) == 0 || strncmp(text, "heads ", 6) == 0 ? text + 6 : text;
     return sscanf(numbers, "%d,%d,%d,%d%c", &t->MQ, &t->VEC, &t->NV, &t->TB, &rest) == 4;
 }
 
@@ -126,7 +127,7 @@ int mha_tile_fit_decode(const struct mha_device *device, int64_t rows, int64_t r
 /* 12 x 2 sums need no groups beside them in 32 registers; 6 x 2 of both fit. */
 static int rows_at_a_time(const struct mha_tile *tile)
 {
-    return tile->VEC == 16 && tile->MQ % 6 == 0 ? 6 : tile->MQ;
+    return tile->VEC == 16 && tile->NV == 2 && tile->MQ % 6 == 0 ? 6 : tile->MQ;
 }
 
 void mha_tile_options(struct mha_options *options, const struct mha_tile *tile, int64_t DK,

@@ -14,8 +14,8 @@ struct mha_tile {
 };
 
 /*
- * "fused MQ,VEC,NV,TB", also without the word; "decode VEC", also "0,VEC,NV,TB", gives MQ 0. `name`
- * opens the sentence of a refusal. Leaves `local` 0.
+ * "fused MQ,VEC,NV,TB", also with "heads" or without a word; "decode VEC", also "0,VEC,NV,TB",
+ * gives MQ 0. `name` opens the sentence of a refusal. Leaves `local` 0.
  */
 gpu_mha_status mha_tile_parse(const char *name, const char *text, struct mha_tile *tile);
 

@@ -19,7 +19,7 @@ struct mha_tuning {
 /* The first row that fits is taken. */
 static const struct mha_tuning mha_tuning_table[] = {
     /* type             width MQ VEC NV TB local */
-    {CL_DEVICE_TYPE_CPU, 16, {12, 16, 2, 8, 1}},
+    {CL_DEVICE_TYPE_CPU, 16, {12, 16, 1, 16, 1}},
     {CL_DEVICE_TYPE_CPU, 8, {6, 8, 2, 16, 1}},
     {CL_DEVICE_TYPE_CPU, 0, {6, 4, 2, 32, 1}},
     {CL_DEVICE_TYPE_ALL, 0, {1, 4, 2, 2, 64}},

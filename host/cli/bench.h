@@ -1,7 +1,7 @@
 /*
  * The parts of gpu-mha bench: what is measured (bench_options.c, bench_shapes.c), on what
- * (bench_device.c, bench_limits.c), how (bench_case.c, bench_start.c, cmd_bench.c), and how it is
- * shown (bench_report.c).
+ * (bench_device.c, bench_limits.c), how (bench_case.c, bench_layer.c, bench_start.c, cmd_bench.c),
+ * and how it is shown (bench_report.c).
  *
  * Functions that return false have reported why.
  */
@@ -25,6 +25,9 @@ struct mha_bench_shape {
     /* With desc.key_lengths: of the first batch entry. From there they grow evenly, so that the
      * last entry sees all NK keys. */
     int64_t shortest;
+    /* 0: attention alone. Else a whole layer around it: self-attention (NQ = NK) of one storage
+     * type, with inputs and output of this width. */
+    int64_t width;
 };
 
 struct mha_bench_options {
@@ -52,10 +55,33 @@ int64_t mha_bench_key_length(const struct mha_bench_shape *shape, int64_t b);
 /* The least that any algorithm has to do: hidden keys count nowhere, each input is read once. */
 struct mha_bench_work {
     double flops; /* a multiply-add is 2; softmax and masks count nothing */
-    double bytes; /* queries, visible keys and values, output */
+    double bytes; /* queries, visible keys and values, output; of a layer: input, weights, output */
 };
 
 struct mha_bench_work mha_bench_work_of(const struct mha_bench_shape *shape);
+/* The same for a layer, whose attention alone has so many flops. */
+struct mha_bench_work mha_bench_layer_work(const struct mha_bench_shape *shape,
+                                           double attention_flops);
+
+/* What a layer reads; counts of elements are double so that none overflows. */
+enum mha_bench_layer_part {
+    MHA_BENCH_INPUT,
+    MHA_BENCH_WEIGHT_Q,
+    MHA_BENCH_WEIGHT_K,
+    MHA_BENCH_WEIGHT_V,
+    MHA_BENCH_WEIGHT_OUT,
+    MHA_BENCH_BIAS_Q,
+    MHA_BENCH_BIAS_K,
+    MHA_BENCH_BIAS_V,
+    MHA_BENCH_BIAS_OUT,
+    MHA_BENCH_LAYER_PARTS
+};
+
+struct mha_bench_layer {
+    double counts[MHA_BENCH_LAYER_PARTS];
+};
+
+struct mha_bench_layer mha_bench_layer_of(const struct mha_bench_shape *shape);
 
 /* ---- on what ------------------------------------------------------------------------------- */
 
@@ -124,6 +150,7 @@ struct mha_bench_case {
     gpu_mha_plan *plan;
     cl_mem key_lengths;
     size_t key_at, value_at; /* bytes from the start of a slice to its keys and values */
+    size_t layer_at[MHA_BENCH_LAYER_PARTS]; /* of a layer: elements to each part */
     size_t slice_bytes, output_bytes;
     size_t next;    /* number of the next slice */
     size_t repeats; /* runs per round */
@@ -142,6 +169,13 @@ bool mha_bench_cases_reserve(struct mha_bench_case *cases, size_t count,
 bool mha_bench_case_run(struct mha_bench_case *one, struct mha_bench_device *device,
                         double *milliseconds);
 void mha_bench_case_close(struct mha_bench_case *one);
+
+gpu_mha_status mha_bench_layer_plan(gpu_mha_context *context, const struct mha_bench_shape *shape,
+                                    gpu_mha_plan **plan);
+/* One run on the slice that begins at element `first` of the pool. */
+gpu_mha_status mha_bench_layer_enqueue(const struct mha_bench_case *one,
+                                       const struct mha_bench_device *device, uint64_t first,
+                                       gpu_mha_buffer workspace);
 
 /*
  * What the first result costs more than a later one in a process of its own: the plan, and what the

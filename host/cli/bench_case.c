@@ -13,11 +13,16 @@
 /* Tensors start where the widest loads like it. */
 enum { ALIGNMENT = 256 };
 
+/* A count of elements, or more than any buffer has. */
+static size_t bounded(double count)
+{
+    return count > 1e15 ? (size_t)1e15 : (size_t)count;
+}
+
 /* Product of four positive numbers, or more than any buffer has. */
 static size_t product(int64_t a, int64_t b, int64_t c, int64_t d)
 {
-    double exact = (double)a * (double)b * (double)c * (double)d;
-    return exact > 1e15 ? (size_t)1e15 : (size_t)(a * b * c * d);
+    return bounded((double)a * (double)b * (double)c * (double)d);
 }
 
 static size_t element_bytes(gpu_mha_type type)
@@ -28,6 +33,19 @@ static size_t element_bytes(gpu_mha_type type)
 static size_t aligned(size_t bytes)
 {
     return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+static void lay_out_layer(struct mha_bench_case *one)
+{
+    const struct mha_bench_layer layer = mha_bench_layer_of(one->shape);
+    size_t size = element_bytes(one->shape->desc.query.type);
+
+    one->slice_bytes = 0;
+    for (int part = 0; part < MHA_BENCH_LAYER_PARTS; part++) {
+        one->layer_at[part] = one->slice_bytes / size;
+        one->slice_bytes += aligned(size * bounded(layer.counts[part]));
+    }
+    one->output_bytes = size * bounded(layer.counts[MHA_BENCH_INPUT]);
 }
 
 static void lay_out(struct mha_bench_case *one)
@@ -65,11 +83,18 @@ bool mha_bench_case_open(struct mha_bench_case *one, struct mha_bench_device *de
                          const struct mha_bench_shape *shape)
 {
     one->shape = shape;
-    if (gpu_mha_plan_create(device->context, &shape->desc, &one->plan)) {
+    const gpu_mha_status made =
+        shape->width > 0 ? mha_bench_layer_plan(device->context, shape, &one->plan)
+                         : gpu_mha_plan_create(device->context, &shape->desc, &one->plan);
+    if (made) {
         mha_report_library_error(shape->name);
         return false;
     }
-    lay_out(one);
+    if (shape->width > 0) {
+        lay_out_layer(one);
+    } else {
+        lay_out(one);
+    }
     return shape->desc.key_lengths == GPU_MHA_INDEX_NONE || make_key_lengths(one, device);
 }
 
@@ -130,6 +155,8 @@ bool mha_bench_case_run(struct mha_bench_case *one, struct mha_bench_device *dev
     size_t slices = device->pool_bytes[type] / one->slice_bytes;
     size_t at = one->next++ % slices * one->slice_bytes;
     size_t size = element_bytes(type);
+    const gpu_mha_buffer workspace = {
+        gpu_mha_plan_workspace_bytes(one->plan) ? device->workspace : NULL, 0};
     const gpu_mha_buffers buffers = {
         .struct_size = sizeof buffers,
         .query = {device->pool[type], at / size},
@@ -137,11 +164,14 @@ bool mha_bench_case_run(struct mha_bench_case *one, struct mha_bench_device *dev
         .value = {device->pool[type], (at + one->value_at) / size},
         .key_lengths = {one->key_lengths, 0},
         .output = {device->output, 0},
-        .workspace = {gpu_mha_plan_workspace_bytes(one->plan) ? device->workspace : NULL, 0},
+        .workspace = workspace,
     };
 
     double start = mha_milliseconds();
-    if (gpu_mha_enqueue(one->plan, device->queue, &buffers, 0, NULL, NULL)) {
+    const gpu_mha_status enqueued =
+        one->shape->width > 0 ? mha_bench_layer_enqueue(one, device, at / size, workspace)
+                              : gpu_mha_enqueue(one->plan, device->queue, &buffers, 0, NULL, NULL);
+    if (enqueued) {
         mha_report_library_error(one->shape->name);
         return false;
     }

@@ -171,7 +171,8 @@ static enum mha_options_result parse(struct mha_bench_options *options, struct r
                  "causal-64, causal-128, gqa (grouped heads, causal), bert (padded batch), tiny "
                  "(many small), odd (nothing divides; window), long (16384 keys, causal), decode, "
                  "decode-batch (one query, many keys), decode-f16, prefill-f16 (stored in 16 "
-                 "bits), cross (so small that only starting it counts)."},
+                 "bits), cross (so small that only starting it counts), layer-768 (a whole layer "
+                 "with its projections)."},
         {.kind = MHA_OPTION_STRINGS,
          .name = "shape",
          .target = &raw->shapes,

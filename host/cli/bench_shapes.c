@@ -35,6 +35,7 @@ static const struct mha_bench_shape default_shapes[] = {
     {.name = "decode-f16", .desc = {SHAPE(1, 32, 8, 1, 4096, 128), STORED(GPU_MHA_F16)}},
     {.name = "prefill-f16", .desc = {SHAPE(1, 8, 8, 2048, 2048, 128), STORED(GPU_MHA_F16)}},
     {.name = "cross", .desc = {SHAPE(1, 8, 8, 1, 64, 64)}},
+    {.name = "layer-768", .desc = {SHAPE(1, 12, 12, 1024, 1024, 64)}, .width = 768},
 };
 
 const struct mha_bench_shape *mha_bench_default_shapes(size_t *count)
@@ -135,8 +136,12 @@ struct mha_bench_work mha_bench_work_of(const struct mha_bench_shape *shape)
             seen = most(seen, end);
         }
     }
+    const double flops = 2 * pairs * (double)desc->H * (double)(desc->DK + desc->DV);
+    if (shape->width > 0) {
+        return mha_bench_layer_work(shape, flops);
+    }
     return (struct mha_bench_work){
-        .flops = 2 * pairs * (double)desc->H * (double)(desc->DK + desc->DV),
+        .flops = flops,
         .bytes = rows * ((double)desc->DK * element_bytes(desc->query) +
                          (double)desc->DV * element_bytes(desc->output)) +
                  keys * (double)desc->HKV *

@@ -6,6 +6,24 @@
 
 #include "common/convert_params.h"
 
+/* Whether the product itself adds the bias; if not, a conversion behind it does. */
+static int product_adds_bias(const struct mha_layer *layer, int map)
+{
+    return layer->problem.maps[map].has_bias && layer->problem.desc.weight_type == GPU_MHA_F32 &&
+           layer->gemms[map].kind != NULL && layer->gemms[map].kind->adds_bias;
+}
+
+static int needs_conversion(const struct mha_layer *layer)
+{
+    int needs = layer->problem.desc.weight_type != GPU_MHA_F32;
+    for (int m = 0; m < MHA_MAPS; ++m) {
+        const struct mha_linear *map = &layer->problem.maps[m];
+        needs |= map->input_type != GPU_MHA_F32 || map->output_type != GPU_MHA_F32 ||
+                 (map->has_bias && !product_adds_bias(layer, m));
+    }
+    return needs;
+}
+
 static gpu_mha_status prepare(struct mha_layer *layer, gpu_mha_context *context, int warm)
 {
     const struct mha_layer_problem *p = &layer->problem;
@@ -22,6 +40,9 @@ static gpu_mha_status prepare(struct mha_layer *layer, gpu_mha_context *context,
         }
     }
     MHA_TRY(mha_layer_carve(layer, &context->device));
+    if (!needs_conversion(layer)) {
+        return GPU_MHA_OK;
+    }
     struct mha_options none = {{0}};
     return mha_kernel_create(context->programs, &context->device, "convert.cl", "convert_rows",
                              &none, layer->attention->variant.shape.tile.local, &layer->convert);
@@ -131,12 +152,15 @@ static gpu_mha_status launch_map(struct mha_layer *layer, enum mha_layer_map whi
     const gpu_mha_buffer product = converts ? part(space, layer->parts.product) : output;
     gpu_mha_buffer scratch = part(space, layer->parts.scratch);
     scratch.offset *= sizeof(float);
-    MHA_TRY(mha_gemm_launch(&layer->gemms[which], chain, input, weight, product, scratch));
-    if (!converts && !map->has_bias) {
+    const int inside = product_adds_bias(layer, which);
+    const int behind = map->has_bias && !inside;
+    MHA_TRY(mha_gemm_launch(&layer->gemms[which], chain, input, weight, inside ? bias : none,
+                            product, scratch));
+    if (!converts && !behind) {
         return GPU_MHA_OK;
     }
     return convert(layer, chain, map->M, map->N, product, GPU_MHA_F32, output, map->output_type,
-                   bias, map->has_bias ? (int)weight_type + 1 : 0);
+                   bias, behind ? (int)weight_type + 1 : 0);
 }
 
 static gpu_mha_status launch_attention(struct mha_layer *layer, const gpu_mha_layer_buffers *b,

@@ -43,7 +43,7 @@ struct mha_layer {
     struct mha_layer_problem problem;
     struct mha_attention *attention;
     struct mha_gemm gemms[MHA_MAPS];
-    struct mha_kernel convert;
+    struct mha_kernel convert; /* zeroed where nothing is converted */
     struct mha_layer_parts parts;
     int64_t align_bytes; /* of the parts */
     size_t workspace_bytes;

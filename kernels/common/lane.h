@@ -12,14 +12,12 @@
  * -D names:
  *   MQ, NK    query rows and keys of a lane
  *   DK, DV    head sizes
- *   KEY_TYPE, VALUE_TYPE  storage of keys and values (MHA_TYPE_*); 3 where past and new ones differ
  */
 #ifndef MHA_LANE_H
 #define MHA_LANE_H
 
-#if !defined(MQ) || !defined(NK) || !defined(DK) || !defined(DV) || !defined(KEY_TYPE) ||          \
-    !defined(VALUE_TYPE)
-#error "MQ, NK, DK, DV, KEY_TYPE and VALUE_TYPE must be defined"
+#if !defined(MQ) || !defined(NK) || !defined(DK) || !defined(DV)
+#error "MQ, NK, DK and DV must be defined"
 #endif
 #define VEC 4
 #define KT NK
@@ -63,21 +61,35 @@ MHA_INLINE struct mha_row_tile mha_row_tile_of(const struct mha_params *p, mha_i
 
 struct mha_row_id {
     mha_i64 head, query;
-    int exists;
 };
 
-/* Row `row` of the tile, which has `rows`. */
+/*
+ * Row `row` of the tile, which has `rows`; where there is no such row, one that there is: lanes
+ * without a row do another one's work, with which nothing happens.
+ */
 MHA_INLINE struct mha_row_id mha_row_of(const struct mha_params *p, const struct mha_row_tile *tile,
                                         int row, int rows)
 {
-    struct mha_row_id id = {tile->head, tile->query + row, 1};
+    struct mha_row_id id = {tile->head, tile->query + row};
     if (p->row_pitch < rows) {
         const uint at = (uint)id.query, pitch = (uint)p->row_pitch;
         id.head += at / pitch;
         id.query = at % pitch;
     }
-    id.exists = id.query < p->NQ && id.head < (tile->g + 1) * (p->H / p->HKV);
+    id.head = min(id.head, (tile->g + 1) * (p->H / p->HKV) - 1);
+    id.query = min(id.query, p->NQ - 1);
     return id;
+}
+
+/* 1 if the tile has such a row. */
+MHA_INLINE int mha_row_exists(const struct mha_params *p, const struct mha_row_tile *tile, int row,
+                              int rows)
+{
+    if (p->row_pitch < rows) {
+        const mha_i64 heads = (tile->g + 1) * (p->H / p->HKV) - tile->head;
+        return tile->query + row < heads * p->row_pitch;
+    }
+    return tile->query + row < p->NQ;
 }
 
 /*
@@ -135,9 +147,6 @@ MHA_INLINE struct mha_source mha_source_of(const struct mha_params *p, __global 
     mha_source_of(p, past_value, p->past_value, p->past_value_type, value, p->value,               \
                   p->value_type, tile->b, tile->g, j)
 
-/* The type that a build is for, or the source's own. */
-#define MHA_BUILT_TYPE(built, type) ((built) == 3 ? (type) : (built))
-
 /*
  * Elements [at, at + 4) of which `left` exist, 0 behind them; nothing behind is read. `wide` tells
  * that they are aligned: one load.
@@ -191,9 +200,6 @@ MHA_INLINE uint mha_lane_bits(const struct mha_params *p, const struct mha_row_t
                               struct mha_row_id id, mha_i64 key, __global const uchar *mask,
                               __global const void *bias, float *bias_row)
 {
-    if (!id.exists) {
-        return 0;
-    }
     return mha_visible_bits(p, mha_row_range(p, tile->length, id.query), key,
                             mha_mask_rows_of(p, tile->b, id.head, id.query), mask, bias, bias_row);
 }
@@ -208,7 +214,7 @@ MHA_INLINE float mha_lane_scores(const struct mha_params *p, const struct mha_ro
                                  float peak)
 {
     struct mha_row_terms terms;
-    terms.slope = p->has_alibi && id.exists ? slopes[p->slopes_offset + id.head] : 0.0f;
+    terms.slope = p->has_alibi ? slopes[p->slopes_offset + id.head] : 0.0f;
     terms.position = id.query + mha_offset(p, tile->length);
 #pragma unroll
     for (int v = 0; v < NKV; ++v) {

@@ -59,15 +59,16 @@ MHA_INLINE MHA_CAT(ushort, VEC) mha_bf16_from_float_v(mha_floatv x)
 }
 
 /*
- * 2^x for x <= 0: x = n + f with n an integer and |f| <= 1/2. Adding ROUNDER, 1.5 * 2^23 + 127,
- * rounds x to n and leaves n + 127 in the low bits, which shifted up are the exponent of 2^n. 2^f
- * is a polynomial fitted to a relative error of 2^-25, exact at 0. Below -126 the result is 0.
+ * 2^x for x <= 0: x = n + f with n an integer and |f| <= 1/2. Adding ROUNDER, 1.5 * 2^23, rounds x
+ * to n and leaves n in the low bits, which shifted up and added to those of 2^f multiply it by 2^n.
+ * 2^f is a polynomial fitted to a relative error of 2^-25, exact at 0. Below LOWEST the result is
+ * 0; NaN stays NaN, since every comparison with it is false and its low bits are 0.
  *
  * e^x = 2^(x log2 e), with the product kept in two parts (Cody and Waite 1980) so that it loses
  * nothing for x far from 0.
  */
-#define MHA_ROUNDER 12583039.0f
-#define MHA_LOWEST (-127.0f)
+#define MHA_ROUNDER 12582912.0f
+#define MHA_LOWEST (-125.0f)
 #define MHA_LOG2_E 1.44269502f
 #define MHA_LOG2_E_REST 1.92596303e-8f
 #define MHA_LN_2 0.693147182f
@@ -81,30 +82,34 @@ MHA_INLINE MHA_CAT(ushort, VEC) mha_bf16_from_float_v(mha_floatv x)
     p = MHA_FMA(f, p, (type)(0.6931472f));                                                         \
     p = MHA_FMA(f, p, (type)(1.0f));
 
-/* Keeps NaN: every comparison with it is false. */
-MHA_INLINE mha_floatv mha_not_below_v(mha_floatv x, float lowest)
+/* p * 2^n, 0 where `low`. */
+MHA_INLINE mha_floatv mha_scale_by_power_v(mha_floatv p, mha_floatv rounded, mha_intv low)
 {
-    return select(x, (mha_floatv)(lowest), x < lowest);
+    const mha_uintv bits = mha_as_uintv(p) + (mha_as_uintv(rounded) << 23);
+    return mha_as_floatv(select(bits, (mha_uintv)(0), low));
+}
+
+MHA_INLINE float mha_scale_by_power(float p, float rounded, int low)
+{
+    return low ? 0.0f : as_float(as_uint(p) + (as_uint(rounded) << 23));
 }
 
 MHA_INLINE mha_floatv mha_exp2_v(mha_floatv x)
 {
-    const mha_floatv y = mha_not_below_v(x, MHA_LOWEST);
-    const mha_floatv t = y + MHA_ROUNDER;
-    const mha_floatv f = y - (t - MHA_ROUNDER);
+    const mha_floatv t = x + MHA_ROUNDER;
+    const mha_floatv f = x - (t - MHA_ROUNDER);
     mha_floatv p;
     MHA_EXP2_POLYNOMIAL(mha_floatv, f, p)
-    return p * mha_as_floatv(mha_as_intv(t) << 23);
+    return mha_scale_by_power_v(p, t, x < MHA_LOWEST);
 }
 
 MHA_INLINE float mha_exp2(float x)
 {
-    const float y = x < MHA_LOWEST ? MHA_LOWEST : x;
-    const float t = y + MHA_ROUNDER;
-    const float f = y - (t - MHA_ROUNDER);
+    const float t = x + MHA_ROUNDER;
+    const float f = x - (t - MHA_ROUNDER);
     float p;
     MHA_EXP2_POLYNOMIAL(float, f, p)
-    return p * as_float(as_int(t) << 23);
+    return mha_scale_by_power(p, t, x < MHA_LOWEST);
 }
 
 /* f = y log2 e - n. Without a fused multiply-add, 355 / 512 is the part of ln 2 that is exact. */
@@ -118,24 +123,22 @@ MHA_INLINE float mha_exp2(float x)
 
 MHA_INLINE mha_floatv mha_exp_v(mha_floatv x)
 {
-    const mha_floatv y = mha_not_below_v(x, MHA_LOWEST * MHA_LN_2);
-    const mha_floatv t = MHA_FMA(y, (mha_floatv)(MHA_LOG2_E), (mha_floatv)(MHA_ROUNDER));
+    const mha_floatv t = MHA_FMA(x, (mha_floatv)(MHA_LOG2_E), (mha_floatv)(MHA_ROUNDER));
     const mha_floatv n = t - MHA_ROUNDER;
     mha_floatv f, p;
-    MHA_EXP_REDUCE(mha_floatv, y, n, f)
+    MHA_EXP_REDUCE(mha_floatv, x, n, f)
     MHA_EXP2_POLYNOMIAL(mha_floatv, f, p)
-    return p * mha_as_floatv(mha_as_intv(t) << 23);
+    return mha_scale_by_power_v(p, t, x < MHA_LOWEST * MHA_LN_2);
 }
 
 MHA_INLINE float mha_exp(float x)
 {
-    const float y = x < MHA_LOWEST * MHA_LN_2 ? MHA_LOWEST * MHA_LN_2 : x;
-    const float t = MHA_FMA(y, MHA_LOG2_E, MHA_ROUNDER);
+    const float t = MHA_FMA(x, MHA_LOG2_E, MHA_ROUNDER);
     const float n = t - MHA_ROUNDER;
     float f, p;
-    MHA_EXP_REDUCE(float, y, n, f)
+    MHA_EXP_REDUCE(float, x, n, f)
     MHA_EXP2_POLYNOMIAL(float, f, p)
-    return p * as_float(as_int(t) << 23);
+    return mha_scale_by_power(p, t, x < MHA_LOWEST * MHA_LN_2);
 }
 
 /*
@@ -261,6 +264,45 @@ MHA_INLINE float mha_max_across(mha_floatv v)
 #endif
     return mha_larger(mha_larger(v4.x, v4.y), mha_larger(v4.z, v4.w));
 }
+
+/*
+ * VEC vectors to one: lane c is the sum, or the largest, of the lanes of v[c]. Neighbouring lanes
+ * are joined, those of x in the lower half, those of y in the upper, so one round halves the
+ * vectors. They are used up. The largest: NaN is left out.
+ */
+#if !defined(__clang__)
+#define MHA_EVENS(x, y) ((mha_floatv)((x).even, (y).even))
+#define MHA_ODDS(x, y) ((mha_floatv)((x).odd, (y).odd))
+#elif VEC == 16
+#define MHA_EVENS(x, y)                                                                            \
+    __builtin_shufflevector(x, y, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30)
+#define MHA_ODDS(x, y)                                                                             \
+    __builtin_shufflevector(x, y, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31)
+#elif VEC == 8
+#define MHA_EVENS(x, y) __builtin_shufflevector(x, y, 0, 2, 4, 6, 8, 10, 12, 14)
+#define MHA_ODDS(x, y) __builtin_shufflevector(x, y, 1, 3, 5, 7, 9, 11, 13, 15)
+#else
+#define MHA_EVENS(x, y) __builtin_shufflevector(x, y, 0, 2, 4, 6)
+#define MHA_ODDS(x, y) __builtin_shufflevector(x, y, 1, 3, 5, 7)
+#endif
+#define MHA_PAIR_SUM(x, y) (MHA_EVENS(x, y) + MHA_ODDS(x, y))
+#define MHA_PAIR_MAX(x, y) mha_larger_v(MHA_EVENS(x, y), MHA_ODDS(x, y))
+
+#define MHA_TURN(name, pair)                                                                       \
+    MHA_INLINE mha_floatv name(mha_floatv *v)                                                      \
+    {                                                                                              \
+        _Pragma("unroll") for (int width = VEC; width > 1; width /= 2)                             \
+        {                                                                                          \
+            _Pragma("unroll") for (int x = 0; x < width / 2; ++x)                                  \
+            {                                                                                      \
+                v[x] = pair(v[2 * x], v[2 * x + 1]);                                               \
+            }                                                                                      \
+        }                                                                                          \
+        return v[0];                                                                               \
+    }
+
+MHA_TURN(mha_turn_sum, MHA_PAIR_SUM)
+MHA_TURN(mha_turn_max, MHA_PAIR_MAX)
 
 /* 0, 1, 2, ...: the number of each lane. */
 #if VEC == 16

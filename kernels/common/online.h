@@ -13,25 +13,23 @@
 #include "common/dropout.h"
 #include "common/tile.h"
 
+#define RV ((MQ + VEC - 1) / VEC) /* vectors that hold one number for each row */
+
 /* The MQ rows of a work-item, as the walk over the keys changes them. */
 struct mha_rows {
     mha_i64 b, head, query;
     int per_head;
     struct mha_range range[MQ];
+    struct mha_range shared; /* the keys that geometry leaves to every row */
     struct mha_row_terms terms[MQ];
     struct mha_mask_rows masks[MQ];
-    float m[MQ], l[MQ], l_rest[MQ]; /* l is a compensated sum */
-    uint seen[MQ];                  /* not 0 once a visible key was met */
+    mha_floatv m[RV], l[RV], l_rest[RV]; /* a lane for each row; l is a compensated sum */
+    uint seen[MQ];                       /* not 0 once a visible key was met */
 };
 
-/*
- * Plain scores are products alone: they are kept times log2 e, which costs nothing, as powers of 2
- * want them. Others are kept as they are, since a bias may be the lowest float.
- * 2^(unit * x) = e^score.
- */
-MHA_INLINE float mha_unit(const struct mha_params *p)
+MHA_INLINE float mha_lane(const mha_floatv *v, int r)
 {
-    return p->plain ? 1.0f : MHA_LOG2_E;
+    return ((const float *)v)[r];
 }
 
 MHA_INLINE mha_i64 mha_row_head(const struct mha_rows *rows, int r)
@@ -44,7 +42,7 @@ MHA_INLINE mha_i64 mha_row_query(const struct mha_rows *rows, int r)
     return rows->query + r % rows->per_head;
 }
 
-/* Rows beyond NQ see nothing. */
+/* Rows beyond NQ repeat the last one. */
 MHA_INLINE void mha_rows_begin(const struct mha_params *p, struct mha_rows *rows, mha_i64 b,
                                mha_i64 head, mha_i64 query, int per_head,
                                __global const void *key_lengths, __global const float *slopes)
@@ -54,20 +52,24 @@ MHA_INLINE void mha_rows_begin(const struct mha_params *p, struct mha_rows *rows
     rows->head = head;
     rows->query = query;
     rows->per_head = per_head;
+    rows->shared.first = 0;
+    rows->shared.last = p->NT;
     for (int r = 0; r < MQ; ++r) {
-        const mha_i64 h = mha_row_head(rows, r), i = mha_row_query(rows, r);
+        const mha_i64 h = mha_row_head(rows, r), i = min(mha_row_query(rows, r), p->NQ - 1);
         rows->range[r] = mha_row_range(p, length, i);
-        if (i >= p->NQ) {
-            rows->range[r].first = 0;
-            rows->range[r].last = 0;
-        }
+        rows->shared.first = max(rows->shared.first, rows->range[r].first);
+        rows->shared.last = min(rows->shared.last, rows->range[r].last);
         rows->terms[r].slope = p->has_alibi ? slopes[p->slopes_offset + h] : 0.0f;
         rows->terms[r].position = i + mha_offset(p, length);
-        rows->masks[r] = mha_mask_rows_of(p, b, h, i);
-        rows->m[r] = -INFINITY;
-        rows->l[r] = 0.0f;
-        rows->l_rest[r] = 0.0f;
+        if (p->has_mask || p->bias_type != 0) {
+            rows->masks[r] = mha_mask_rows_of(p, b, h, i);
+        }
         rows->seen[r] = 0;
+    }
+    for (int v = 0; v < RV; ++v) {
+        rows->m[v] = -INFINITY;
+        rows->l[v] = 0.0f;
+        rows->l_rest[v] = 0.0f;
     }
 }
 
@@ -89,99 +91,177 @@ MHA_INLINE struct mha_range mha_tile_range(const struct mha_params *p, const str
     return tiles;
 }
 
+/* The keys of a tile that some row sees, and those that every row does. */
+struct mha_tile_bits {
+    uint any, all;
+};
+
 /*
- * The keys that each row sees of the tile at `key`: bits[r], and their union as the result. The
- * biases of visible keys go to bias_rows[r * KT + c].
+ * The keys that each row sees of the tile at `key`: bits[r]. The biases of visible keys go to
+ * bias_rows[r * KT + c].
  */
-MHA_INLINE uint mha_tile_bits(const struct mha_params *p, struct mha_rows *rows, mha_i64 key,
-                              __global const uchar *mask, __global const void *bias, uint *bits,
-                              float *bias_rows)
+MHA_INLINE struct mha_tile_bits mha_tile_bits(const struct mha_params *p, struct mha_rows *rows,
+                                              mha_i64 key, __global const uchar *mask,
+                                              __global const void *bias, uint *bits,
+                                              float *bias_rows)
 {
-    uint shown = 0;
+    struct mha_tile_bits tile = {MHA_ALL_BITS, MHA_ALL_BITS};
+    if (!p->has_mask && p->bias_type == 0 && key >= rows->shared.first &&
+        key + KT <= rows->shared.last) {
+        for (int r = 0; r < MQ; ++r) {
+            bits[r] = MHA_ALL_BITS;
+            rows->seen[r] = MHA_ALL_BITS;
+        }
+        return tile;
+    }
+    tile.any = 0;
     for (int r = 0; r < MQ; ++r) {
         bits[r] = mha_visible_bits(p, rows->range[r], key, rows->masks[r], mask, bias,
                                    bias_rows + r * KT);
         rows->seen[r] |= bits[r];
-        shown |= bits[r];
+        tile.any |= bits[r];
+        tile.all &= bits[r];
     }
-    return shown;
+    return tile;
 }
 
-/*
- * Products of one tile to scores in w[r * KB + c], -inf where hidden; `peak` follows the largest of
- * each row.
- */
+/* Products of one tile, w[r * KB + c], to scores in place: -inf where hidden. */
 MHA_INLINE MHA_WIDE void mha_tile_scores(const struct mha_params *p, const struct mha_rows *rows,
-                                         const mha_floatv *s, mha_i64 key, const uint *bits,
-                                         const float *bias_rows, float *w, mha_floatv *peak)
+                                         mha_i64 key, const uint *bits, const float *bias_rows,
+                                         float *w)
 {
-    for (int r = 0; r < MQ; ++r) {
-        for (int n = 0; n < NV; ++n) {
-            mha_floatv x = s[r * NV + n];
-            if (p->plain) {
-                x *= p->scale_log2;
-            } else {
-                x = mha_cap_scores(p, x * p->scale);
-                x = mha_bias_scores(p, x, bias_rows + r * KT + n * VEC, rows->terms[r],
-                                    key + n * VEC);
-            }
-            if (bits[r] != MHA_ALL_BITS) {
-                x = mha_hide_scores(x, bits[r] >> (n * VEC));
-            }
-            peak[r] = mha_larger_v(x, peak[r]);
-            MHA_PRIVATEV(w + r * KB + n * VEC) = x;
+    for (int x = 0; x < MQ * NV; ++x) {
+        const int r = x / NV, n = x % NV;
+        mha_floatv s = MHA_PRIVATEV(w + r * KB + n * VEC);
+        if (!p->plain) {
+            s = mha_cap_scores(p, s * p->scale);
+            s = mha_bias_scores(p, s, bias_rows + r * KT + n * VEC, rows->terms[r], key + n * VEC);
         }
+        MHA_PRIVATEV(w + r * KB + n * VEC) = mha_hide_scores(s, bits[r] >> (n * VEC));
     }
 }
+
+/* A tile that no row sees, or that lies behind the last: scores of -inf. */
+MHA_INLINE MHA_WIDE void mha_tile_hidden(float *w)
+{
+    for (int x = 0; x < MQ * NV; ++x) {
+        MHA_PRIVATEV(w + x / NV * KB + x % NV * VEC) = -INFINITY;
+    }
+}
+
+/* The largest of each row's vector of scores, to its lane. */
+MHA_INLINE MHA_WIDE mha_floatv mha_rows_max(mha_floatv *v, int rows)
+{
+    if (rows > 2) {
+        return mha_turn_max(v);
+    }
+    mha_floatv top = -INFINITY;
+    for (int r = 0; r < rows; ++r) {
+        ((float *)&top)[r] = mha_max_across(v[r]);
+    }
+    return top;
+}
+
+MHA_INLINE MHA_WIDE mha_floatv mha_rows_sum(mha_floatv *v, int rows)
+{
+    if (rows > 2) {
+        return mha_turn_sum(v);
+    }
+    mha_floatv sum = 0.0f;
+    for (int r = 0; r < rows; ++r) {
+        ((float *)&sum)[r] = mha_sum_across(v[r]);
+    }
+    return sum;
+}
+
+/* Rows of vector `v` of RV. */
+#define MHA_ROWS_IN(v) (MQ - (v)*VEC < VEC ? MQ - (v)*VEC : VEC)
 
 /*
- * One row's scores of a block to weights relative to the row's largest score, which the block may
- * raise: then what was summed so far is scaled down.
+ * A block's largest scores, each row's in its vector `peak`, may raise m: then what was summed so
+ * far is scaled down. Leaves in `base` what exponents are relative to.
  */
-MHA_INLINE MHA_WIDE void mha_row_softmax(struct mha_rows *rows, int r, float unit, mha_floatv peak,
-                                         int tiles, const uint *shown, float *w,
-                                         struct mha_outputs *o)
+MHA_INLINE MHA_WIDE void mha_raise(const struct mha_params *p, struct mha_rows *rows,
+                                   mha_floatv *peak, mha_floatv *base, struct mha_outputs *o)
 {
-    const float m = mha_larger(mha_max_across(peak), rows->m[r]);
-    /* Visible scores that are all -inf must give exp(-inf) = 0, not exp(-inf + inf). */
-    const float base = m == -INFINITY ? 0.0f : m;
-    if (m > rows->m[r]) {
-        const float scale = mha_exp2((rows->m[r] - base) * unit);
-        rows->l[r] *= scale;
-        rows->l_rest[r] *= scale;
-        for (int c = r * DVV; c < (r + 1) * DVV; ++c) {
-            o->total[c] *= scale;
-            o->rest[c] *= scale;
+    for (int v = 0; v < RV; ++v) {
+        mha_floatv top = mha_rows_max(peak + v * VEC, MHA_ROWS_IN(v));
+        top = p->plain ? top * p->scale_log2 : top;
+        const mha_intv raised = top > rows->m[v];
+        const mha_floatv m = select(rows->m[v], top, raised);
+        /* Visible scores that are all -inf must give exp(-inf) = 0, not exp(-inf + inf). */
+        base[v] = select(m, (mha_floatv)(0.0f), m == -INFINITY);
+        if (!any(raised)) {
+            continue;
         }
-        rows->m[r] = m;
-    }
-    /* Lane by lane: tiles, then groups of 4 of them. */
-    mha_floatv sum = 0.0f, group = 0.0f;
-    for (int t = 0; t < tiles; ++t) {
-        if (shown[t] != 0) {
-            for (int n = 0; n < NV; ++n) {
-                float *to = w + r * KB + t * KT + n * VEC;
-                const mha_floatv e = mha_exp2_v((MHA_PRIVATEV(to) - base) * unit);
-                group += e;
-                MHA_PRIVATEV(to) = e;
+        mha_floatv down = (rows->m[v] - base[v]) * (p->plain ? 1.0f : MHA_LOG2_E);
+        down = select((mha_floatv)(1.0f), mha_exp2_v(down), raised);
+        rows->m[v] = m;
+        rows->l[v] *= down;
+        rows->l_rest[v] *= down;
+        for (int r = v * VEC; r < v * VEC + MHA_ROWS_IN(v); ++r) {
+            const float scale = mha_lane(&down, r - v * VEC);
+            for (int c = r * DVV; scale != 1.0f && c < (r + 1) * DVV; ++c) {
+                o->total[c] *= scale;
+                o->rest[c] *= scale;
             }
         }
-        if (t % 4 == 3 || t == tiles - 1) {
-            sum += group;
-            group = 0.0f;
-        }
     }
-    mha_add(&rows->l[r], &rows->l_rest[r], mha_sum_across(sum));
 }
 
-/* The scores of a block's shown tiles to weights, dropout included. `key` is the block's first. */
+/* Vectors whose weights are summed before they join the row's sum. */
+#define MHA_WEIGHTS_GROUP (TB * NV % 2 == 0 ? 2 : 1)
+
+/* The exponentials of one row's `vectors` scores relative to `base`, and their sum lane by lane. */
+#define MHA_ROW_WEIGHTS(name, exponent)                                                            \
+    MHA_INLINE MHA_WIDE mha_floatv name(float scale, float base, int vectors, float *w)            \
+    {                                                                                              \
+        mha_floatv sum = 0.0f;                                                                     \
+        for (int v = 0; v < vectors; v += MHA_WEIGHTS_GROUP) {                                     \
+            mha_floatv group = 0.0f;                                                               \
+            _Pragma("unroll") for (int x = 0; x < MHA_WEIGHTS_GROUP; ++x)                          \
+            {                                                                                      \
+                const mha_floatv s = MHA_PRIVATEV(w + (v + x) * VEC);                              \
+                const mha_floatv e = mha_exp2_v(exponent);                                         \
+                group += e;                                                                        \
+                MHA_PRIVATEV(w + (v + x) * VEC) = e;                                               \
+            }                                                                                      \
+            sum += group;                                                                          \
+        }                                                                                          \
+        return sum;                                                                                \
+    }
+
+MHA_ROW_WEIGHTS(mha_plain_weights, MHA_FMA(s, (mha_floatv)(scale), (mha_floatv)(-base)))
+MHA_ROW_WEIGHTS(mha_score_weights, (s - base) * scale)
+
+/*
+ * The scores of a block to weights, dropout included. `key` is the block's first.
+ *
+ * Plain scores are products alone: they stay products until their exponential is taken, and m is
+ * in powers of 2, so that 2^(product * scale * log2 e - m) is one multiply-add. Others are scaled,
+ * capped and biased before, and kept as they are, since a bias may be the lowest float.
+ */
 MHA_INLINE MHA_WIDE void mha_block_softmax(const struct mha_params *p, struct mha_rows *rows,
-                                           mha_i64 key, int tiles, const uint *shown,
-                                           const mha_floatv *peak, float *w, struct mha_outputs *o)
+                                           mha_i64 key, int tiles, const uint *shown, float *w,
+                                           struct mha_outputs *o)
 {
-    const float unit = mha_unit(p);
+    mha_floatv of_row[RV * VEC], base[RV];
+    const int vectors =
+        (tiles * NV + MHA_WEIGHTS_GROUP - 1) / MHA_WEIGHTS_GROUP * MHA_WEIGHTS_GROUP;
+    for (int r = 0; r < RV * VEC; ++r) {
+        of_row[r] = -INFINITY;
+        for (int v = 0; r < MQ && v < vectors; ++v) {
+            of_row[r] = mha_larger_v(MHA_PRIVATEV(w + r * KB + v * VEC), of_row[r]);
+        }
+    }
+    mha_raise(p, rows, of_row, base, o);
     for (int r = 0; r < MQ; ++r) {
-        mha_row_softmax(rows, r, unit, peak[r], tiles, shown, w, o);
+        of_row[r] = p->plain
+                        ? mha_plain_weights(p->scale_log2, mha_lane(base, r), vectors, w + r * KB)
+                        : mha_score_weights(MHA_LOG2_E, mha_lane(base, r), vectors, w + r * KB);
+    }
+    for (int v = 0; v < RV; ++v) {
+        mha_add_v(&rows->l[v], &rows->l_rest[v], mha_rows_sum(of_row + v * VEC, MHA_ROWS_IN(v)));
     }
     if (p->dropout_threshold == 0) {
         return;
@@ -207,15 +287,16 @@ MHA_INLINE MHA_WIDE void mha_rows_end(const struct mha_params *p, const struct m
             continue;
         }
         /* m as a natural logarithm in two parts. */
-        const float m = p->plain ? rows->m[r] * MHA_LN_2 : rows->m[r];
+        const float m_kept = mha_lane(rows->m, r), l = mha_lane(rows->l, r);
+        const float m = p->plain ? m_kept * MHA_LN_2 : m_kept;
         float m_rest = 0.0f;
-        if (p->plain && rows->m[r] != -INFINITY) {
-            m_rest = MHA_FMA(rows->m[r], MHA_LN_2, -m) + rows->m[r] * MHA_LN_2_REST;
+        if (p->plain && m_kept != -INFINITY) {
+            m_rest = MHA_FMA(m_kept, MHA_LN_2, -m) + m_kept * MHA_LN_2_REST;
         }
         const int has_sink = p->has_sinks && p->splits == 1;
-        const struct mha_sink joint = mha_join_sink(m, m_rest, rows->l[r], has_sink,
-                                                    has_sink ? sinks[p->sinks_offset + h] : 0.0f,
-                                                    p->has_lse || p->splits > 1);
+        const struct mha_sink joint =
+            mha_join_sink(m, m_rest, l, has_sink, has_sink ? sinks[p->sinks_offset + h] : 0.0f,
+                          p->has_lse || p->splits > 1);
         const mha_i64 line = (rows->b * p->H + h) * p->NQ + i;
         const float divisor = rows->seen[r] ? joint.divisor : 1.0f;
         if (p->splits > 1) {

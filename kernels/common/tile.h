@@ -34,6 +34,16 @@
 #define DVV ((DV + VEC - 1) / VEC) /* vectors per value row */
 #define DVP (DVV * VEC)            /* floats per packed value row */
 
+/* Where packed keys and values lie; a kernel that packs for itself alone keeps them private. */
+#ifndef MHA_PACKED
+#define MHA_PACKED __global
+#endif
+#if defined(__clang__)
+#define MHA_LOAD_PACKED(pointer) (*(MHA_PACKED const mha_floatv_unaligned *)(pointer))
+#else
+#define MHA_LOAD_PACKED(pointer) mha_vload(0, pointer)
+#endif
+
 /*
  * Compilers that tune for narrow vectors split wide ones in two, and the tile then no longer fits
  * the registers.
@@ -87,55 +97,63 @@ MHA_INLINE MHA_WIDE void mha_load_query(__global const void *query, mha_i32 type
     }
 }
 
-/* Rows [row, row + MQ) of the query of head (b, h), DKP floats each. 0 beyond NQ. */
+/* Rows [row, row + MQ) of the query of head (b, h), DKP floats each. Beyond NQ the last again. */
 MHA_INLINE MHA_WIDE void mha_load_queries(const struct mha_params *p, __global const void *query,
                                           mha_i64 b, mha_i64 h, mha_i64 row, mha_floatv *q)
 {
     for (int r = 0; r < MQ; ++r) {
-        if (row + r < p->NQ) {
-            mha_load_query(query, p->query_type, mha_row(p->query, b, h, row + r),
-                           q + r * (DKP / VEC));
-            continue;
-        }
-        for (int v = 0; v < DKV; ++v) {
-            q[r * (DKP / VEC) + v] = 0.0f;
-        }
+        mha_load_query(query, p->query_type, mha_row(p->query, b, h, min(row + r, p->NQ - 1)),
+                       q + r * (DKP / VEC));
     }
 }
 
 /*
- * group[r * NV + n] = sum_d q[r][d] * k[key n][d] for MR rows, over d in [start, end), at most a
- * group, of a packed tile [DK][KT].
+ * sum[r * NV + n] = sum_d q[r][d] * k[key n][d] for MR rows over `count` elements d, at most a
+ * chain, of a packed tile [DK][KT]: q and k point at the first.
  */
-MHA_INLINE MHA_WIDE void mha_score_group(const float *q, __global const float *k, int start,
-                                         int end, mha_floatv *group)
+MHA_INLINE MHA_WIDE void mha_score_chain(const float *q, MHA_PACKED const float *k, int count,
+                                         mha_floatv *sum)
 {
 #pragma unroll
-    for (int x = 0; x < MR * NV; ++x) {
-        group[x] = 0.0f;
-    }
-    for (int chain = start; chain < end; chain += CHAIN) {
-        const int last = chain + CHAIN < end ? chain + CHAIN : end;
-        mha_floatv sum[MR * NV];
-#pragma unroll
-        for (int x = 0; x < MR * NV; ++x) {
-            sum[x] = 0.0f;
-        }
-        for (int d = chain; d < last; ++d) {
+    for (int d = 0; d < CHAIN; ++d) {
+        if (d < count) {
             mha_floatv key[NV];
 #pragma unroll
             for (int n = 0; n < NV; ++n) {
-                key[n] = MHA_LOADV(k + d * KT + n * VEC);
+                key[n] = MHA_LOAD_PACKED(k + d * KT + n * VEC);
             }
 #pragma unroll
             for (int r = 0; r < MR; ++r) {
                 const mha_floatv x = (mha_floatv)(q[r * DKP + d]);
 #pragma unroll
                 for (int n = 0; n < NV; ++n) {
-                    sum[r * NV + n] = MHA_FMA(x, key[n], sum[r * NV + n]);
+                    sum[r * NV + n] = d == 0 ? x * key[n] : MHA_FMA(x, key[n], sum[r * NV + n]);
                 }
             }
         }
+    }
+}
+
+/* The same over [start, end), at most a group: chain by chain. */
+MHA_INLINE MHA_WIDE void mha_score_group(const float *q, MHA_PACKED const float *k, int start,
+                                         int end, mha_floatv *group)
+{
+    mha_floatv sum[MR * NV];
+    int d = start;
+#pragma unroll
+    for (int x = 0; x < MR * NV; ++x) {
+        group[x] = 0.0f;
+    }
+#pragma unroll 1
+    for (; d + CHAIN <= end; d += CHAIN) {
+        mha_score_chain(q + d, k + d * KT, CHAIN, sum);
+#pragma unroll
+        for (int x = 0; x < MR * NV; ++x) {
+            group[x] += sum[x];
+        }
+    }
+    if (d < end) {
+        mha_score_chain(q + d, k + d * KT, end - d, sum);
 #pragma unroll
         for (int x = 0; x < MR * NV; ++x) {
             group[x] += sum[x];
@@ -143,8 +161,9 @@ MHA_INLINE MHA_WIDE void mha_score_group(const float *q, __global const float *k
     }
 }
 
-/* s[r * NV + n]: the products of all MQ rows with one key tile, over all of DK. */
-MHA_INLINE MHA_WIDE void mha_score_tile(const float *q, __global const float *k, mha_floatv *s)
+/* The products of all MQ rows with one key tile, over all of DK: row r to s + r * pitch. */
+MHA_INLINE MHA_WIDE void mha_score_tile(const float *q, MHA_PACKED const float *k, float *s,
+                                        int pitch)
 {
     for (int row = 0; row < MQ; row += MR) {
         mha_floatv total[MR * NV];
@@ -170,7 +189,7 @@ MHA_INLINE MHA_WIDE void mha_score_tile(const float *q, __global const float *k,
 #endif
 #pragma unroll
         for (int x = 0; x < MR * NV; ++x) {
-            s[row * NV + x] = total[x];
+            MHA_PRIVATEV(s + (row + x / NV) * pitch + x % NV * VEC) = total[x];
         }
     }
 }
@@ -222,44 +241,52 @@ struct mha_run {
 };
 
 /*
- * group[r * COLUMNS + n] = sum_j w[r][j] * v[j] for MR rows over the keys of a run, for COLUMNS
- * vectors of the row: w and v point at the first key and the first of these vectors.
+ * For COLUMNS vectors of the output rows:
+ * mha_value_chain_ sum[r * COLUMNS + n] = sum_j w[r][j] * v[j] for MR rows over a chain of keys,
+ * mha_value_group_ adds the same over the keys of a run, chain by chain, to block.
+ * w and v point at the first key and the first of these vectors.
  */
 #define MHA_VALUE_GROUP(COLUMNS)                                                                   \
-    MHA_INLINE MHA_WIDE void MHA_CAT(mha_value_group_, COLUMNS)(                                   \
-        const float *w, __global const float *v, int keys, mha_floatv *group)                      \
+    MHA_INLINE MHA_WIDE void MHA_CAT(mha_value_chain_, COLUMNS)(                                   \
+        const float *w, MHA_PACKED const float *v, mha_floatv *sum)                                \
     {                                                                                              \
+        _Pragma("unroll") for (int j = 0; j < MHA_KEYS_CHAIN; ++j)                                 \
+        {                                                                                          \
+            mha_floatv value[COLUMNS];                                                             \
+            _Pragma("unroll") for (int n = 0; n < COLUMNS; ++n)                                    \
+            {                                                                                      \
+                value[n] = MHA_LOAD_PACKED(v + j * DVP + n * VEC);                                 \
+            }                                                                                      \
+            _Pragma("unroll") for (int r = 0; r < MR; ++r)                                         \
+            {                                                                                      \
+                const mha_floatv x = (mha_floatv)(w[r * KB + j]);                                  \
+                _Pragma("unroll") for (int n = 0; n < COLUMNS; ++n)                                \
+                {                                                                                  \
+                    sum[r * COLUMNS + n] =                                                         \
+                        j == 0 ? x * value[n] : MHA_FMA(x, value[n], sum[r * COLUMNS + n]);        \
+                }                                                                                  \
+            }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    MHA_INLINE MHA_WIDE void MHA_CAT(mha_value_group_, COLUMNS)(                                   \
+        const float *w, MHA_PACKED const float *v, int keys, mha_floatv *block)                    \
+    {                                                                                              \
+        mha_floatv group[MR * COLUMNS], sum[MR * COLUMNS];                                         \
         _Pragma("unroll") for (int x = 0; x < MR * COLUMNS; ++x)                                   \
         {                                                                                          \
             group[x] = 0.0f;                                                                       \
         }                                                                                          \
-        for (int chain = 0; chain < keys; chain += MHA_KEYS_CHAIN) {                               \
-            mha_floatv sum[MR * COLUMNS];                                                          \
-            _Pragma("unroll") for (int x = 0; x < MR * COLUMNS; ++x)                               \
-            {                                                                                      \
-                sum[x] = 0.0f;                                                                     \
-            }                                                                                      \
-            for (int j = 0; j < MHA_KEYS_CHAIN; ++j) {                                             \
-                mha_floatv value[COLUMNS];                                                         \
-                _Pragma("unroll") for (int n = 0; n < COLUMNS; ++n)                                \
-                {                                                                                  \
-                    value[n] = MHA_LOADV(v + n * VEC);                                             \
-                }                                                                                  \
-                _Pragma("unroll") for (int r = 0; r < MR; ++r)                                     \
-                {                                                                                  \
-                    const mha_floatv x = (mha_floatv)(w[r * KB]);                                  \
-                    _Pragma("unroll") for (int n = 0; n < COLUMNS; ++n)                            \
-                    {                                                                              \
-                        sum[r * COLUMNS + n] = MHA_FMA(x, value[n], sum[r * COLUMNS + n]);         \
-                    }                                                                              \
-                }                                                                                  \
-                v += DVP;                                                                          \
-                ++w;                                                                               \
-            }                                                                                      \
+        _Pragma("unroll 1") for (int j = 0; j < keys; j += MHA_KEYS_CHAIN)                         \
+        {                                                                                          \
+            MHA_CAT(mha_value_chain_, COLUMNS)(w + j, v + j * DVP, sum);                           \
             _Pragma("unroll") for (int x = 0; x < MR * COLUMNS; ++x)                               \
             {                                                                                      \
                 group[x] += sum[x];                                                                \
             }                                                                                      \
+        }                                                                                          \
+        _Pragma("unroll") for (int x = 0; x < MR * COLUMNS; ++x)                                   \
+        {                                                                                          \
+            block[x] += group[x];                                                                  \
         }                                                                                          \
     }
 
@@ -269,22 +296,23 @@ struct mha_run {
  * that what hidden values hold does not change a bit. `bits` are those of the first row in the
  * run's first tile.
  */
-MHA_INLINE void mha_value_group_selected(const float *w, __global const float *v, const uint *bits,
-                                         int keys, int columns, mha_floatv *group)
+MHA_INLINE void mha_value_group_selected(const float *w, MHA_PACKED const float *v,
+                                         const uint *bits, int keys, int columns, mha_floatv *block)
 {
     for (int x = 0; x < MR * columns; ++x) {
         const int r = x / columns, n = x % columns;
-        group[x] = 0.0f;
+        mha_floatv group = 0.0f;
         for (int chain = 0; chain < keys; chain += MHA_KEYS_CHAIN) {
             mha_floatv sum = 0.0f;
             for (int j = chain; j < chain + MHA_KEYS_CHAIN; ++j) {
                 const int seen = (bits[j / KT * MQ + r] >> (j % KT)) & 1u;
                 const mha_floatv value =
-                    seen ? MHA_LOADV(v + j * DVP + n * VEC) : (mha_floatv)(0.0f);
+                    seen ? MHA_LOAD_PACKED(v + j * DVP + n * VEC) : (mha_floatv)(0.0f);
                 sum = MHA_FMA((mha_floatv)(w[r * KB + j]), value, sum);
             }
-            group[x] += sum;
+            group += sum;
         }
+        block[x] += group;
     }
 }
 
@@ -292,28 +320,26 @@ MHA_INLINE void mha_value_group_selected(const float *w, __global const float *v
 #define MHA_VALUE_COLUMNS(COLUMNS)                                                                 \
     MHA_VALUE_GROUP(COLUMNS)                                                                       \
     MHA_INLINE MHA_WIDE void MHA_CAT(mha_value_columns_, COLUMNS)(                                 \
-        const float *w, __global const float *v, const uint *bits, const struct mha_run *runs,     \
+        const float *w, MHA_PACKED const float *v, const uint *bits, const struct mha_run *runs,   \
         int run_count, int column, struct mha_outputs *o)                                          \
     {                                                                                              \
         for (int row = 0; row < MQ; row += MR) {                                                   \
-            mha_floatv block[MR * COLUMNS], group[MR * COLUMNS];                                   \
+            mha_floatv block[MR * COLUMNS];                                                        \
+            for (int x = 0; x < MR * COLUMNS; ++x) {                                               \
+                block[x] = 0.0f;                                                                   \
+            }                                                                                      \
             for (int run = 0; run < run_count; ++run) {                                            \
                 const int first = runs[run].first;                                                 \
                 const float *weights = w + row * KB + first;                                       \
-                __global const float *from = v + first * DVP + column * VEC;                       \
+                MHA_PACKED const float *from = v + first * DVP + column * VEC;                     \
                 if (runs[run].special) {                                                           \
                     mha_value_group_selected(weights, from, bits + first / KT * MQ + row,          \
-                                             runs[run].keys, COLUMNS, group);                      \
+                                             runs[run].keys, COLUMNS, block);                      \
                 } else {                                                                           \
-                    MHA_CAT(mha_value_group_, COLUMNS)(weights, from, runs[run].keys, group);      \
-                }                                                                                  \
-                _Pragma("unroll") for (int x = 0; x < MR * COLUMNS; ++x)                           \
-                {                                                                                  \
-                    block[x] = run == 0 ? group[x] : block[x] + group[x];                          \
+                    MHA_CAT(mha_value_group_, COLUMNS)(weights, from, runs[run].keys, block);      \
                 }                                                                                  \
             }                                                                                      \
-            _Pragma("unroll") for (int x = 0; x < MR * COLUMNS; ++x)                               \
-            {                                                                                      \
+            for (int x = 0; x < MR * COLUMNS; ++x) {                                               \
                 const int at = (row + x / COLUMNS) * DVV + column + x % COLUMNS;                   \
                 mha_add_v(&o->total[at], &o->rest[at], block[x]);                                  \
             }                                                                                      \
@@ -330,9 +356,9 @@ MHA_VALUE_COLUMNS(1)
  * Adds one block's values to o. Per tile t: shown[t] joins the bits of all rows, bits[t * MQ + r]
  * are those of row r, special[t] tells of a NaN or infinity among the values.
  */
-MHA_INLINE MHA_WIDE void mha_value_block(const float *w, __global const float *v,
-                                         __global const int *special, int tiles, const uint *shown,
-                                         const uint *bits, struct mha_outputs *o)
+MHA_INLINE MHA_WIDE void mha_value_block(const float *w, MHA_PACKED const float *v,
+                                         MHA_PACKED const int *special, int tiles,
+                                         const uint *shown, const uint *bits, struct mha_outputs *o)
 {
     const int longest = GROUP > KT ? GROUP / KT : 1;
     struct mha_run runs[TB];

@@ -56,7 +56,10 @@ struct mha_range {
 MHA_INLINE struct mha_range mha_rows_range(const struct mha_params *p, mha_i64 length, mha_i64 i,
                                            mha_i64 j)
 {
-    struct mha_range range;
+    struct mha_range range = {0, length};
+    if (!p->causal && p->window_left == MHA_UNBOUNDED && p->window_right == MHA_UNBOUNDED) {
+        return range;
+    }
     const mha_i64 offset = mha_offset(p, length);
     mha_i64 right = p->causal ? 0 : p->window_right;
     right = right < p->window_right ? right : p->window_right;

@@ -117,10 +117,10 @@ int main(void)
 
     tcase_set_timeout(tcase, 120);
     tcase_add_checked_fixture(tcase, attention_open, attention_close);
-    tcase_add_loop_test(tcase, few_rows_many_keys, 0, 3);
-    tcase_add_loop_test(tcase, parts_that_see_nothing, 0, 3);
-    tcase_add_loop_test(tcase, everything_with_splits, 0, 3);
-    tcase_add_loop_test(tcase, special_numbers_in_a_part, 0, 3);
+    tcase_add_loop_test(tcase, few_rows_many_keys, 0, attention_tile_count(3));
+    tcase_add_loop_test(tcase, parts_that_see_nothing, 0, attention_tile_count(3));
+    tcase_add_loop_test(tcase, everything_with_splits, 0, attention_tile_count(3));
+    tcase_add_loop_test(tcase, special_numbers_in_a_part, 0, attention_tile_count(3));
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_NORMAL);
     int failures = srunner_ntests_failed(runner);

@@ -191,7 +191,7 @@ static struct attention_spec problem(const int row[FEATURES])
 
 START_TEST(every_pair_of_features)
 {
-    const int drawings = 3;
+    const int drawings = attention_tile_count(3);
     struct rng rng;
 
     rng_seed(&rng, 2024 + (uint64_t)_i);
@@ -222,7 +222,7 @@ int main(void)
 
     tcase_set_timeout(tcase, 200);
     tcase_add_checked_fixture(tcase, attention_open, attention_close);
-    tcase_add_loop_test(tcase, every_pair_of_features, 0, 4);
+    tcase_add_loop_test(tcase, every_pair_of_features, 0, attention_tile_count(4));
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_NORMAL);
     int failures = srunner_ntests_failed(runner);

@@ -120,9 +120,9 @@ int main(void)
 
     tcase_set_timeout(tcase, 120);
     tcase_add_checked_fixture(tcase, attention_open, attention_close);
-    tcase_add_loop_test(tcase, long_sums, 0, 4);
-    tcase_add_loop_test(tcase, large_scores, 0, 4);
-    tcase_add_loop_test(tcase, lowest_finite_bias, 0, 4);
+    tcase_add_loop_test(tcase, long_sums, 0, attention_tile_count(4));
+    tcase_add_loop_test(tcase, large_scores, 0, attention_tile_count(4));
+    tcase_add_loop_test(tcase, lowest_finite_bias, 0, attention_tile_count(4));
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_NORMAL);
     int failures = srunner_ntests_failed(runner);

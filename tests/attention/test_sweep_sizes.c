@@ -155,9 +155,9 @@ int main(void)
 
     tcase_set_timeout(tcase, 200);
     tcase_add_checked_fixture(tcase, attention_open, attention_close);
-    tcase_add_loop_test(tcase, lengths_around_edges, 0, COUNT(tiles));
+    tcase_add_loop_test(tcase, lengths_around_edges, 0, attention_tile_count(COUNT(tiles)));
     tcase_add_loop_test(tcase, every_head_size, 0, COUNT(head_sizes));
-    tcase_add_loop_test(tcase, some_head_sizes_on_other_tiles, 0, 6);
+    tcase_add_loop_test(tcase, some_head_sizes_on_other_tiles, 0, attention_tile_count(6));
     tcase_add_loop_test(tcase, a_very_large_head, 0, 2);
     tcase_add_loop_test(tcase, query_heads_share_key_heads, 0, 2);
     tcase_add_loop_test(tcase, very_many_batches_or_heads, 0, 4);

@@ -57,6 +57,38 @@ class Torch:
         return self.run(copy).float().numpy().reshape(shape.B, shape.H, shape.NQ, shape.D)
 
 
+class TorchLayer:
+    """torch.nn.MultiheadAttention, ready for inference: what its fast path needs is given."""
+
+    def __init__(self, shape, inputs, threads):
+        import torch
+
+        torch.set_num_threads(threads)
+        self.torch = torch
+        self.inputs = [torch.from_numpy(values) for values, _, _ in inputs]
+        self.layers = [self.make(shape, weights, biases) for _, weights, biases in inputs]
+
+    def make(self, shape, weights, biases):
+        layer = self.torch.nn.MultiheadAttention(shape.width, shape.H, batch_first=True).eval()
+        with self.torch.no_grad():
+            layer.in_proj_weight.copy_(self.torch.from_numpy(weights[:3].reshape(-1, shape.width)))
+            layer.in_proj_bias.copy_(self.torch.from_numpy(biases[:3].reshape(-1)))
+            layer.out_proj.weight.copy_(self.torch.from_numpy(weights[3]))
+            layer.out_proj.bias.copy_(self.torch.from_numpy(biases[3]))
+        return layer
+
+    def run(self, copy):
+        values = self.inputs[copy]
+        with self.torch.inference_mode():
+            return self.layers[copy](values, values, values, need_weights=False)[0]
+
+    def result(self, copy):
+        return self.run(copy).numpy()
+
+
+Torch.layer = TorchLayer
+
+
 class OnnxRuntime:
     """MultiHeadAttention, or GroupQueryAttention on a shared key/value buffer, as its exporters
     write models."""
@@ -183,10 +215,63 @@ class OnnxRuntime:
         return output.astype(np.float32)
 
 
+class OnnxLayer:
+    """ONNX Runtime's Attention, which projects its input, and the output map behind it. Weights are
+    constants, so that they are packed beforehand."""
+
+    def __init__(self, shape, inputs, threads):
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        self.runs = []
+        for values, weights, biases in inputs:
+            session = onnxruntime.InferenceSession(
+                self.model(shape, weights, biases), options, providers=["CPUExecutionProvider"])
+            binding = session.io_binding()
+            binding.bind_ortvalue_input("input", onnxruntime.OrtValue.ortvalue_from_numpy(values))
+            binding.bind_output("output", "cpu")
+            self.runs.append((session, binding))
+
+    @staticmethod
+    def model(shape, weights, biases):
+        from onnx import TensorProto, helper, numpy_helper
+
+        dims = [shape.B, shape.N, shape.width]
+        constants = {"w": np.concatenate(weights[:3]).T, "b": biases[:3].reshape(-1),
+                     "w_out": weights[3].T, "b_out": biases[3]}
+        graph = helper.make_graph(
+            [helper.make_node("Attention", ["input", "w", "b"], ["attended"],
+                              domain="com.microsoft", num_heads=shape.H),
+             helper.make_node("MatMul", ["attended", "w_out"], ["mapped"]),
+             helper.make_node("Add", ["mapped", "b_out"], ["output"])],
+            "layer",
+            [helper.make_tensor_value_info("input", TensorProto.FLOAT, dims)],
+            [helper.make_tensor_value_info("output", TensorProto.FLOAT, dims)],
+            [numpy_helper.from_array(np.ascontiguousarray(array), name)
+             for name, array in constants.items()])
+        return helper.make_model(
+            graph, opset_imports=[helper.make_opsetid("", 21),
+                                  helper.make_opsetid("com.microsoft", 1)],
+            ir_version=10).SerializeToString()
+
+    def run(self, copy):
+        session, binding = self.runs[copy]
+        session.run_with_iobinding(binding)
+
+    def result(self, copy):
+        self.run(copy)
+        return self.runs[copy][1].get_outputs()[0].numpy()
+
+
+OnnxRuntime.layer = OnnxLayer
+
+
 class OnnxAttention(OnnxRuntime):
     """The standard's Attention of opset 23."""
 
     name = "ONNX Runtime, Attention-23"
+    layer = None
 
     def model(self, shape):
         from onnx import TensorProto, helper

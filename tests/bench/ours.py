@@ -48,6 +48,24 @@ class Buffers(ctypes.Structure):
     ]
 
 
+class LayerDesc(ctypes.Structure):
+    _fields_ = (
+        [("struct_size", c_size_t), ("attention", POINTER(Desc))]
+        + [(name, c_int64) for name in ("EQ", "EK", "EV", "EO")]
+        + [("weight_type", c_int), ("packed_qkv", c_int)]
+        + [(name, c_int) for name in ("bias_q", "bias_k", "bias_v", "bias_out")]
+    )
+
+
+class LayerBuffers(ctypes.Structure):
+    _fields_ = [("struct_size", c_size_t)] + [
+        (name, Buffer) for name in (
+            "query_input", "key_input", "value_input", "weight_q", "weight_k", "weight_v",
+            "weight_out", "bias_q", "bias_k", "bias_v", "bias_out", "mask", "bias", "key_lengths",
+            "alibi_slopes", "sinks", "output", "lse", "weights", "scores", "workspace")
+    ]
+
+
 class Device:
     """A context and a queue."""
 
@@ -66,6 +84,10 @@ class Device:
         self.lib.gpu_mha_plan_create.argtypes = [c_void_p, POINTER(Desc), POINTER(c_void_p)]
         self.lib.gpu_mha_enqueue.argtypes = [c_void_p, c_void_p, POINTER(Buffers), c_int, c_void_p,
                                              c_void_p]
+        self.lib.gpu_mha_layer_plan_create.argtypes = [c_void_p, POINTER(LayerDesc),
+                                                       POINTER(c_void_p)]
+        self.lib.gpu_mha_layer_enqueue.argtypes = [c_void_p, c_void_p, POINTER(LayerBuffers), c_int,
+                                                   c_void_p, c_void_p]
         self.cl.clCreateCommandQueue.restype = c_void_p
         self.cl.clCreateCommandQueue.argtypes = [c_void_p, c_void_p, c_uint64, POINTER(c_int)]
         self.cl.clCreateBuffer.restype = c_void_p
@@ -104,8 +126,70 @@ class Device:
         return Buffer(mem, 0)
 
 
-class Attention:
+class Operation:
     """One shape on one device; run(i) computes copy i of the inputs and waits for it."""
+
+    device = plan = output = buffers = None
+
+    @property
+    def variant(self):
+        return self.device.lib.gpu_mha_plan_text(self.plan).decode()
+
+    def enqueue(self, copy):
+        raise NotImplementedError
+
+    def run(self, copy):
+        self.device.check(self.enqueue(copy))
+        self.device.check_cl(self.device.cl.clFinish(self.device.queue))
+
+    def result(self, copy):
+        """float32."""
+        self.run(copy)
+        host = np.empty_like(self.output)
+        self.device.check_cl(self.device.cl.clEnqueueReadBuffer(
+            self.device.queue, self.buffers[copy].output.mem, 1, 0, host.nbytes, host.ctypes.data,
+            0, None, None))
+        return host.astype(np.float32)
+
+
+class Layer(Operation):
+    """A whole layer; the output is (B, N, width)."""
+
+    def __init__(self, device, shape, inputs):
+        self.device = device
+        attention = Desc(struct_size=ctypes.sizeof(Desc), B=shape.B, H=shape.H, HKV=shape.H,
+                         NQ=shape.N, NK=shape.N, DK=shape.D, DV=shape.D)
+        width = shape.width
+        desc = LayerDesc(struct_size=ctypes.sizeof(LayerDesc),
+                         attention=ctypes.pointer(attention), EQ=width, EK=width, EV=width,
+                         EO=width, bias_q=1, bias_k=1, bias_v=1, bias_out=1)
+        self.plan = c_void_p()
+        device.check(device.lib.gpu_mha_layer_plan_create(device.context, byref(desc),
+                                                          byref(self.plan)))
+        # What the buffers lie over is kept here.
+        self.inputs = inputs
+        self.workspace = np.zeros(device.lib.gpu_mha_plan_workspace_bytes(self.plan), np.uint8)
+        self.output = np.zeros(inputs[0][0].shape, shape.dtype)
+        self.buffers = [self.bind(*copy) for copy in inputs]
+
+    def bind(self, values, weights, biases):
+        given = self.device.buffer(values)
+        buffers = LayerBuffers(struct_size=ctypes.sizeof(LayerBuffers), query_input=given,
+                               key_input=given, value_input=given,
+                               output=self.device.buffer(self.output),
+                               workspace=self.device.buffer(self.workspace))
+        for index, name in enumerate(("q", "k", "v", "out")):
+            setattr(buffers, f"weight_{name}", self.device.buffer(weights[index]))
+            setattr(buffers, f"bias_{name}", self.device.buffer(biases[index]))
+        return buffers
+
+    def enqueue(self, copy):
+        return self.device.lib.gpu_mha_layer_enqueue(
+            self.plan, self.device.queue, byref(self.buffers[copy]), 0, None, None)
+
+
+class Attention(Operation):
+    """Attention alone; the output is (B, H, NQ, D)."""
 
     def __init__(self, device, shape, inputs):
         self.device = device
@@ -136,21 +220,6 @@ class Attention:
             for query, key, value in inputs
         ]
 
-    @property
-    def variant(self):
-        return self.device.lib.gpu_mha_plan_text(self.plan).decode()
-
-    def run(self, copy):
-        device = self.device
-        device.check(device.lib.gpu_mha_enqueue(self.plan, device.queue,
-                                                byref(self.buffers[copy]), 0, None, None))
-        device.check_cl(device.cl.clFinish(device.queue))
-
-    def result(self, copy):
-        """(B, H, NQ, D) float32."""
-        self.run(copy)
-        host = np.empty_like(self.output)
-        self.device.check_cl(self.device.cl.clEnqueueReadBuffer(
-            self.device.queue, self.buffers[copy].output.mem, 1, 0, host.nbytes, host.ctypes.data,
-            0, None, None))
-        return host.astype(np.float32)
+    def enqueue(self, copy):
+        return self.device.lib.gpu_mha_enqueue(
+            self.plan, self.device.queue, byref(self.buffers[copy]), 0, None, None)

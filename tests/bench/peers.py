@@ -21,7 +21,7 @@ import time
 sys.dont_write_bytecode = True  # the source tree stays as it is
 
 from frameworks import PEERS, Unsupported  # noqa: E402
-from shapes import SHAPES  # noqa: E402
+from shapes import SHAPES, Layer  # noqa: E402
 
 # A block is one run, or as many as fill this time; the first of several is not counted.
 BLOCK_SECONDS = 0.03
@@ -62,8 +62,13 @@ def compare(ours, peer, copies, seconds):
 def measure(device, peer_class, shape, seconds, threads):
     import numpy as np
 
-    from ours import Attention
+    import ours as gpu_mha
 
+    is_layer = isinstance(shape, Layer)
+    if is_layer:
+        peer_class = getattr(peer_class, "layer", None)
+        if peer_class is None:
+            return {"unsupported": "no layer"}
     inputs = shape.inputs()
     # The peer may write into what it is given (a cache, in place).
     try:
@@ -73,7 +78,7 @@ def measure(device, peer_class, shape, seconds, threads):
         return {"unsupported": str(reason)}
     except Exception as reason:  # whatever a peer throws, the others are still of interest
         return {"unsupported": f"{type(reason).__name__}: {reason}"[:300]}
-    ours = Attention(device, shape, inputs)
+    ours = (gpu_mha.Layer if is_layer else gpu_mha.Attention)(device, shape, inputs)
     difference = float(np.abs(ours.result(0) - expected).max())
     our_seconds, peer_seconds, ratio = compare(ours, peer, len(inputs), seconds)
     return {"ours_ms": 1e3 * our_seconds, "peer_ms": 1e3 * peer_seconds, "ratio": ratio,

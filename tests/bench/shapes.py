@@ -64,6 +64,40 @@ class Shape:
         ]
 
 
+@dataclass(frozen=True)
+class Layer:
+    """Self-attention with four projections of width H * D and their biases."""
+
+    name: str
+    B: int
+    H: int
+    N: int
+    D: int
+    dtype: str = "float32"
+
+    @property
+    def width(self):
+        return self.H * self.D
+
+    def inputs(self):
+        """Copies of (input (B, N, width), weights, biases): weights (4, width, width) of q, k, v and
+        the output, as torch.nn.Linear stores them, with variance 1 / width; biases (4, width) and
+        input with variance 1."""
+        random = np.random.default_rng(20220527)
+        size = 4 * (self.B * self.N * self.width + 4 * self.width**2)
+        count = int(min(COPIES_MOST, max(2, -(-TOUCHED_BYTES // size))))
+
+        def normal(*dims):
+            return random.standard_normal(dims, dtype=np.float32)
+
+        return [
+            (normal(self.B, self.N, self.width),
+             normal(4, self.width, self.width) / np.float32(self.width**0.5),
+             normal(4, self.width))
+            for _ in range(count)
+        ]
+
+
 SHAPES = [
     Shape("prefill-64", 1, 12, 12, 1024, 1024, 64),
     Shape("prefill-128", 1, 8, 8, 2048, 2048, 128),
@@ -79,4 +113,5 @@ SHAPES = [
     Shape("decode-f16", 1, 32, 8, 1, 4096, 128, dtype="float16"),
     Shape("prefill-f16", 1, 8, 8, 2048, 2048, 128, dtype="float16"),
     Shape("cross", 1, 8, 8, 1, 64, 64),
+    Layer("layer-768", 1, 12, 1024, 64),
 ]

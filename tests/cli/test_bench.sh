@@ -96,18 +96,19 @@ run 0 --json $quick --shape 1,2,2,33,47,20 --causal --window 9,0 --dtype bf16 --
 has out '"variant": "staged'
 
 # shellcheck disable=SC2086
-run 0 $quick --dtype f16 --name tiny,cross
+run 0 $quick --dtype f16 --name tiny,cross,layer-768
 [ ! -s "$work/err" ] || fail "a progress line in a pipe: $(cat "$work/err")"
+has out "products "
 has out "limits: "
 has out "GFLOP/s multiply-add"
-for line in '^shape  *median ms ' '^tiny  *[0-9]' '^cross  *[0-9]'; do
+for line in '^shape  *median ms ' '^tiny  *[0-9]' '^cross  *[0-9]' '^layer-768  *[0-9]'; do
     grep -q -E "$line" "$work/out" || fail "no line '$line' in: $(cat "$work/out")"
 done
 
 run 0 --help
 for text in --name --shape --causal --window --dtype --method --device --seconds --no-start --json \
     prefill-64 prefill-128 causal-64 causal-128 gqa bert tiny odd long decode decode-batch \
-    decode-f16 prefill-f16 cross; do
+    decode-f16 prefill-f16 cross layer-768; do
     has out "$text"
 done
 

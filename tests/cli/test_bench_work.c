@@ -98,11 +98,27 @@ START_TEST(key_lengths)
 }
 END_TEST
 
+/*
+ * Width 10, 6 heads and 2 of keys, sizes 5 and 7: weights (30, 10), (10, 10), (14, 10), (10, 42)
+ * and as many biases as rows; 3 * 4 rows of the input; all of 16 bits.
+ */
+START_TEST(layer)
+{
+    struct mha_bench_shape shape = shape_of(3, 4, 4);
+    shape.width = 10;
+    shape.desc.query.type = GPU_MHA_BF16;
+    const double weights = 300 + 100 + 140 + 420, biases = 30 + 10 + 14 + 10;
+    struct mha_bench_work work = mha_bench_work_of(&shape);
+    ck_assert_double_eq(work.flops, 2.0 * (3 * 4 * 4) * 6 * (5 + 7) + 2.0 * 12 * weights);
+    ck_assert_double_eq(work.bytes, 2 * (12 * 10 + weights + biases + 12 * 10));
+}
+END_TEST
+
 START_TEST(default_shapes_are_right)
 {
     size_t count;
     const struct mha_bench_shape *shapes = mha_bench_default_shapes(&count);
-    ck_assert_uint_eq(count, 14);
+    ck_assert_uint_eq(count, 15);
     for (size_t i = 0; i < count; i++) {
         ck_assert_msg(gpu_mha_desc_check(&shapes[i].desc) == GPU_MHA_OK, "%s: %s", shapes[i].name,
                       gpu_mha_last_error());
@@ -160,6 +176,7 @@ int main(void)
     tcase_add_test(work, rows_without_a_key);
     tcase_add_test(work, window);
     tcase_add_test(work, key_lengths);
+    tcase_add_test(work, layer);
     tcase_add_test(work, default_shapes_are_right);
     tcase_add_test(work, shapes_are_read);
     tcase_add_test(work, median_is_the_middle);

@@ -17,11 +17,19 @@
 
 void attention_use_tile(const char *tile)
 {
+    const char *forced = getenv("GPU_MHA_TEST_TILE");
+
+    tile = forced ? forced : tile;
     if (tile) {
         setenv("GPU_MHA_TILE", tile, 1);
     } else {
         unsetenv("GPU_MHA_TILE");
     }
+}
+
+int attention_tile_count(int count)
+{
+    return getenv("GPU_MHA_TEST_TILE") ? 1 : count;
 }
 
 cl_command_queue attention_queue(gpu_mha_context *context, int out_of_order)

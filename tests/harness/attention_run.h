@@ -40,8 +40,12 @@ void attention_outputs_free(struct attention_outputs *outputs);
 const char *attention_outputs_differ(const struct attention_outputs *a,
                                      const struct attention_outputs *b);
 
-/* Sets GPU_MHA_TILE; NULL unsets it. */
+/* Sets GPU_MHA_TILE; NULL unsets it. Where GPU_MHA_TEST_TILE is set, that is the tile of every run.
+ */
 void attention_use_tile(const char *tile);
+
+/* How often a test runs that loops over `count` tiles: once where GPU_MHA_TEST_TILE is set. */
+int attention_tile_count(int count);
 
 /*
  * The whole check of one problem on attention_context; fails the Check test that runs, spec

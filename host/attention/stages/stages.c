@@ -65,14 +65,14 @@ static int64_t averaged_weights(const struct mha_attention *a)
 const struct mha_stage mha_stage_pack_key = {"pack.cl",
                                              "pack_key",
                                              key_tiles,
-                                             0,
+                                             MHA_STAGE_PLAIN,
                                              {MHA_STAGE_PARAMS, MHA_STAGE_KEY, MHA_STAGE_PAST_KEY,
                                               MHA_STAGE_KEY_LENGTHS, MHA_STAGE_WORKSPACE}};
 
 const struct mha_stage mha_stage_pack_value = {"pack.cl",
                                                "pack_value",
                                                key_tiles,
-                                               0,
+                                               MHA_STAGE_PLAIN,
                                                {MHA_STAGE_PARAMS, MHA_STAGE_VALUE,
                                                 MHA_STAGE_PAST_VALUE, MHA_STAGE_KEY_LENGTHS,
                                                 MHA_STAGE_WORKSPACE}};
@@ -81,15 +81,24 @@ const struct mha_stage mha_stage_fused = {
     "fused.cl",
     "fused",
     row_tiles_by_split,
-    0,
+    MHA_STAGE_PLAIN,
     {MHA_STAGE_PARAMS, MHA_STAGE_QUERY, MHA_STAGE_MASK, MHA_STAGE_BIAS, MHA_STAGE_KEY_LENGTHS,
      MHA_STAGE_SLOPES, MHA_STAGE_SINKS, MHA_STAGE_OUTPUT, MHA_STAGE_LSE, MHA_STAGE_WORKSPACE}};
+
+const struct mha_stage mha_stage_heads = {
+    "heads.cl",
+    "heads",
+    groups_by_split,
+    MHA_STAGE_HEADS,
+    {MHA_STAGE_PARAMS, MHA_STAGE_QUERY, MHA_STAGE_KEY, MHA_STAGE_VALUE, MHA_STAGE_PAST_KEY,
+     MHA_STAGE_PAST_VALUE, MHA_STAGE_MASK, MHA_STAGE_BIAS, MHA_STAGE_KEY_LENGTHS, MHA_STAGE_SLOPES,
+     MHA_STAGE_SINKS, MHA_STAGE_OUTPUT, MHA_STAGE_LSE, MHA_STAGE_WORKSPACE}};
 
 const struct mha_stage mha_stage_decode = {
     "decode.cl",
     "decode",
     groups_by_split,
-    1,
+    MHA_STAGE_TYPED,
     {MHA_STAGE_PARAMS, MHA_STAGE_QUERY, MHA_STAGE_KEY, MHA_STAGE_VALUE, MHA_STAGE_PAST_KEY,
      MHA_STAGE_PAST_VALUE, MHA_STAGE_MASK, MHA_STAGE_BIAS, MHA_STAGE_KEY_LENGTHS, MHA_STAGE_SLOPES,
      MHA_STAGE_SINKS, MHA_STAGE_OUTPUT, MHA_STAGE_LSE, MHA_STAGE_WORKSPACE}};
@@ -111,28 +120,28 @@ const struct mha_stage mha_stage_merge_splits = {
     "merge.cl",
     "merge_splits",
     rows,
-    0,
+    MHA_STAGE_PLAIN,
     {MHA_STAGE_PARAMS, MHA_STAGE_SINKS, MHA_STAGE_OUTPUT, MHA_STAGE_LSE, MHA_STAGE_WORKSPACE}};
 
 const struct mha_stage mha_stage_scores = {
     "scores.cl",
     "scores",
     score_blocks,
-    0,
+    MHA_STAGE_PLAIN,
     {MHA_STAGE_PARAMS, MHA_STAGE_QUERY, MHA_STAGE_KEY_LENGTHS, MHA_STAGE_WORKSPACE}};
 
 const struct mha_stage mha_stage_softmax = {
     "softmax.cl",
     "softmax",
     rows,
-    0,
+    MHA_STAGE_PLAIN,
     {MHA_STAGE_PARAMS, MHA_STAGE_MASK, MHA_STAGE_BIAS, MHA_STAGE_KEY_LENGTHS, MHA_STAGE_SLOPES,
      MHA_STAGE_SINKS, MHA_STAGE_LSE, MHA_STAGE_WEIGHTS, MHA_STAGE_SCORES, MHA_STAGE_WORKSPACE}};
 
 const struct mha_stage mha_stage_weighted_sum = {"weighted_sum.cl",
                                                  "weighted_sum",
                                                  row_tiles,
-                                                 0,
+                                                 MHA_STAGE_PLAIN,
                                                  {MHA_STAGE_PARAMS, MHA_STAGE_MASK, MHA_STAGE_BIAS,
                                                   MHA_STAGE_KEY_LENGTHS, MHA_STAGE_OUTPUT,
                                                   MHA_STAGE_WORKSPACE}};
@@ -141,7 +150,7 @@ const struct mha_stage mha_stage_average_heads = {
     "average_heads.cl",
     "average_heads",
     averaged_weights,
-    0,
+    MHA_STAGE_PLAIN,
     {MHA_STAGE_PARAMS, MHA_STAGE_WEIGHTS, MHA_STAGE_WORKSPACE}};
 
 /* Work-items of a group of rows.cl; shared.cl has its own. */
@@ -172,11 +181,11 @@ static void lane_options(struct mha_options *options, const struct mha_attention
         mha_options_flag(options, "SUB_GROUP", s->sub_group);
     } else {
         mha_options_int(options, "NC", r->NC);
+        mha_options_int(options, "KEY_TYPE", built_type(a, &p->key, &p->past_key));
+        mha_options_int(options, "VALUE_TYPE", built_type(a, &p->value, &p->past_value));
     }
     mha_options_int(options, "DK", p->desc.DK);
     mha_options_int(options, "DV", p->desc.DV);
-    mha_options_int(options, "KEY_TYPE", built_type(a, &p->key, &p->past_key));
-    mha_options_int(options, "VALUE_TYPE", built_type(a, &p->value, &p->past_value));
 }
 
 gpu_mha_status mha_stage_prepare(struct mha_attention *a, gpu_mha_context *context,
@@ -194,7 +203,10 @@ gpu_mha_status mha_stage_prepare(struct mha_attention *a, gpu_mha_context *conte
     } else {
         mha_tile_options(&options, &v->shape.tile, a->problem.desc.DK, a->problem.desc.DV);
     }
-    if (stage->typed) {
+    if (stage->build == MHA_STAGE_HEADS) {
+        mha_options_int(&options, "HEAD_KEYS", mha_shape_head_keys(a->problem.NT));
+    }
+    if (stage->build == MHA_STAGE_TYPED) {
         mha_options_int(&options, "KEY_TYPE", a->problem.key.type);
         mha_options_int(&options, "VALUE_TYPE", a->problem.value.type);
     }

@@ -30,17 +30,24 @@ enum mha_stage_arg {
 
 #define MHA_STAGE_ARGS_MAX 15
 
+/* What a kernel is built for besides tile and head sizes. */
+enum mha_stage_build {
+    MHA_STAGE_PLAIN,
+    MHA_STAGE_TYPED, /* the storage type of keys and values */
+    MHA_STAGE_HEADS  /* room for the keys of a head */
+};
+
 struct mha_stage {
     const char *file;   /* kernels/<file> */
     const char *kernel; /* also the stage's name */
     int64_t (*items)(const struct mha_attention *attention);
-    int typed; /* 1: built for one storage type of keys and values */
+    enum mha_stage_build build;
     enum mha_stage_arg args[MHA_STAGE_ARGS_MAX];
 };
 
 extern const struct mha_stage mha_stage_pack_key, mha_stage_pack_value;
-extern const struct mha_stage mha_stage_fused, mha_stage_decode, mha_stage_merge_splits;
-extern const struct mha_stage mha_stage_shared, mha_stage_rows;
+extern const struct mha_stage mha_stage_fused, mha_stage_heads, mha_stage_decode;
+extern const struct mha_stage mha_stage_shared, mha_stage_rows, mha_stage_merge_splits;
 extern const struct mha_stage mha_stage_scores, mha_stage_softmax;
 extern const struct mha_stage mha_stage_weighted_sum, mha_stage_average_heads;
 
