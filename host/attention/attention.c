@@ -180,12 +180,7 @@ static int has_smaller(const struct mha_attention *a, gpu_mha_status status)
 static gpu_mha_status prepare(struct mha_attention *a, gpu_mha_context *context,
                               const gpu_mha_desc *desc, const struct mha_shape *wanted)
 {
-    struct mha_shape tuned;
-    struct mha_tuned_entry entry;
     MHA_TRY(mha_problem_read(desc, &a->problem));
-    if (wanted == NULL && mha_choice_tuned(context, &a->problem, &tuned, &entry)) {
-        wanted = &tuned;
-    }
     MHA_TRY(mha_variant_choose(&a->problem, &context->device, wanted, &a->variant));
     if (a->problem.empty_output) {
         return GPU_MHA_OK;
@@ -205,9 +200,8 @@ static gpu_mha_status prepare(struct mha_attention *a, gpu_mha_context *context,
     return status;
 }
 
-gpu_mha_status mha_attention_create(gpu_mha_context *context, const gpu_mha_desc *desc,
-                                    const struct mha_shape *wanted,
-                                    struct mha_attention **attention)
+static gpu_mha_status make(gpu_mha_context *context, const gpu_mha_desc *desc,
+                           const struct mha_shape *wanted, struct mha_attention **attention)
 {
     struct mha_attention *made = calloc(1, sizeof *made);
     MHA_RETURN_IF(made == NULL, GPU_MHA_HOST_MEMORY, "no memory for an attention");
@@ -217,6 +211,28 @@ gpu_mha_status mha_attention_create(gpu_mha_context *context, const gpu_mha_desc
         return status;
     }
     *attention = made;
+    return GPU_MHA_OK;
+}
+
+/* A measured shape is never the reason for a failure: the default gets its turn. */
+gpu_mha_status mha_attention_create(gpu_mha_context *context, const gpu_mha_desc *desc,
+                                    const struct mha_shape *wanted,
+                                    struct mha_attention **attention)
+{
+    struct mha_problem problem;
+    struct mha_shape tuned;
+    struct mha_tuned_entry entry;
+    MHA_TRY(mha_problem_read(desc, &problem));
+    if (wanted != NULL || !mha_choice_tuned(context, &problem, &tuned, &entry)) {
+        return make(context, desc, wanted, attention);
+    }
+    mha_error_attempt();
+    const gpu_mha_status status = make(context, desc, &tuned, attention);
+    const char *why = mha_error_attempt_end();
+    if (status != GPU_MHA_OK) {
+        MHA_TRY(make(context, desc, NULL, attention));
+        mha_tuned_reject(context->tuned, &entry, status, why);
+    }
     return GPU_MHA_OK;
 }
 

@@ -25,7 +25,7 @@ int mha_choice_tuned(gpu_mha_context *context, const struct mha_problem *problem
     const gpu_mha_status status = mha_shape_parse("it", entry->value, shape);
     const char *why = mha_error_attempt_end();
     if (status != GPU_MHA_OK) {
-        mha_tuned_reject(context->tuned, entry, why);
+        mha_tuned_reject(context->tuned, entry, status, why);
         return 0;
     }
     return 1;

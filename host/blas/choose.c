@@ -29,7 +29,7 @@ const struct mha_gemm_kind *mha_gemm_kind_for(gpu_mha_context *context,
                 return kinds[k];
             }
         }
-        mha_tuned_reject(context->tuned, entry, "it is neither tile nor CLBlast");
+        mha_tuned_reject(context->tuned, entry, GPU_MHA_INVALID, "it is neither tile nor CLBlast");
     }
     entry->key[0] = '\0';
     return mha_gemm_candidate(&context->device, 0);

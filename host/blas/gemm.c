@@ -12,7 +12,20 @@ gpu_mha_status mha_gemm_prepare(gpu_mha_context *context, const struct mha_gemm_
                                 struct mha_gemm *gemm)
 {
     struct mha_tuned_entry entry;
-    return mha_gemm_prepare_with(mha_gemm_kind_for(context, &entry), context, shape, gemm);
+    const struct mha_gemm_kind *kind = mha_gemm_kind_for(context, &entry);
+    if (entry.key[0] == '\0') {
+        return mha_gemm_prepare_with(kind, context, shape, gemm);
+    }
+    /* A measured one is never the reason for a failure: the default gets its turn. */
+    mha_error_attempt();
+    const gpu_mha_status status = mha_gemm_prepare_with(kind, context, shape, gemm);
+    const char *why = mha_error_attempt_end();
+    if (status != GPU_MHA_OK) {
+        kind = mha_gemm_candidate(&context->device, 0);
+        MHA_TRY(mha_gemm_prepare_with(kind, context, shape, gemm));
+        mha_tuned_reject(context->tuned, &entry, status, why);
+    }
+    return GPU_MHA_OK;
 }
 
 gpu_mha_status mha_gemm_prepare_with(const struct mha_gemm_kind *kind, gpu_mha_context *context,

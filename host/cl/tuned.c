@@ -73,8 +73,13 @@ int mha_tuned_put(struct mha_tuned *tuned, const struct mha_tuned_entry *entry)
     return kept;
 }
 
-void mha_tuned_reject(struct mha_tuned *tuned, const struct mha_tuned_entry *entry, const char *why)
+void mha_tuned_reject(struct mha_tuned *tuned, const struct mha_tuned_entry *entry,
+                      gpu_mha_status status, const char *why)
 {
+    if (status == GPU_MHA_UNSUPPORTED) {
+        mha_log(MHA_LOG_INFO, "skip \"%s\" for %s: %s", entry->value, entry->key, why);
+        return;
+    }
     pthread_mutex_lock(&tuned->lock);
     struct mha_tuned_entry *found = mha_tuned_find(&tuned->list, entry->key);
     const int present = found && strcmp(found->value, entry->value) == 0;

@@ -19,9 +19,13 @@ int mha_tuned_get(struct mha_tuned *tuned, const char *key, struct mha_tuned_ent
 /* Holds from now on. 1 if it is kept in the file too; else the log says why not. */
 int mha_tuned_put(struct mha_tuned *tuned, const struct mha_tuned_entry *entry);
 
-/* An entry that cannot be used, `why` being a phrase: one line in the log, then it is forgotten. */
+/*
+ * An entry failed with `status` and the sentence `why`, where the default did not. One warning, and
+ * it is forgotten; with GPU_MHA_UNSUPPORTED it is this one problem that is not for it, and it
+ * stays.
+ */
 void mha_tuned_reject(struct mha_tuned *tuned, const struct mha_tuned_entry *entry,
-                      const char *why);
+                      gpu_mha_status status, const char *why);
 
 /* The path of the file; NULL if nothing is kept. */
 const char *mha_tuned_path(const struct mha_tuned *tuned);

@@ -6,6 +6,7 @@
  *   simple    gpu_mha(), gpu_mha_layer(), ...: one blocking call on host memory
  *   devices   gpu_mha_context_*: pick a device, or bring your own cl_context
  *   expert    a descriptor, a plan, and gpu_mha_enqueue() on your own queue and buffers
+ *   tuning    gpu_mha_tune(): what is fastest on the device at hand, measured and kept
  *
  * A first use:
  *
@@ -588,7 +589,8 @@ GPU_MHA_API gpu_mha_status gpu_mha_cache_enqueue(gpu_mha_plan *plan, cl_command_
  *
  * packed_qkv = 1: one weight (H*DK + HKV*DK + HKV*DV, EQ), rows of Q, then K, then V, and one
  * bias of the same order; then EQ = EK = EV. The products run in single precision: on a CPU device
- * in a kernel of the library's, elsewhere through CLBlast.
+ * in a kernel of the library's, elsewhere through CLBlast, unless gpu_mha_tune_product() found the
+ * other one faster there.
  */
 typedef struct gpu_mha_layer_desc {
     size_t struct_size;

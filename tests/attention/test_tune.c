@@ -8,6 +8,8 @@
 #include "harness/assertions.h"
 
 #include <dirent.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -185,6 +187,23 @@ START_TEST(an_entry_that_is_no_shape_is_told_once)
     ck_assert_str_eq(gpu_mha_last_error(), "as before");
     ck_assert_int_eq(choice_of(next, &small).source, GPU_MHA_CHOICE_DEFAULT);
     gpu_mha_context_release(next);
+}
+END_TEST
+
+/* The fused kernel needs a workspace, which this device cannot have; the decode kernel none. */
+START_TEST(a_shape_that_cannot_be_made_gives_way_to_the_default)
+{
+    const gpu_mha_desc decode = {.B = 1, .H = 2, .HKV = 2, .NQ = 1, .NK = 9, .DK = 20, .DV = 12};
+    if (!(context->device.type & CL_DEVICE_TYPE_CPU)) {
+        return; /* the default is another */
+    }
+    keep(&decode, other_shape);
+    assert_plan(context, &decode, "fused");
+    context->device.max_alloc_bytes = 64;
+    mha_error_set(GPU_MHA_INVALID, "as before");
+    assert_plan(context, &decode, "decode");
+    ck_assert_int_eq(warnings, 0);
+    ck_assert_str_eq(gpu_mha_last_error(), "as before");
 }
 END_TEST
 
@@ -371,6 +390,42 @@ START_TEST(with_caching_off_it_holds_for_the_context)
 }
 END_TEST
 
+struct plan_maker {
+    atomic_int stop;
+    int made;
+};
+
+static void *make_plans(void *memory)
+{
+    struct plan_maker *maker = memory;
+    gpu_mha_choice choice = {.struct_size = sizeof choice};
+    do {
+        gpu_mha_plan *plan = NULL;
+        if (gpu_mha_plan_create(context, &small, &plan) != GPU_MHA_OK ||
+            gpu_mha_choice_get(context, &small, &choice) != GPU_MHA_OK) {
+            return memory;
+        }
+        gpu_mha_plan_release(plan);
+        maker->made++;
+    } while (!atomic_load(&maker->stop));
+    return NULL;
+}
+
+START_TEST(plans_are_made_while_another_thread_tunes)
+{
+    struct plan_maker maker = {.made = 0};
+    pthread_t thread;
+    void *failed = NULL;
+    ck_assert_int_eq(pthread_create(&thread, NULL, make_plans, &maker), 0);
+    ck_assert_int_eq(gpu_mha_tune(context, &small, &quick, NULL), GPU_MHA_OK);
+    atomic_store(&maker.stop, 1);
+    ck_assert_int_eq(pthread_join(thread, &failed), 0);
+    ck_assert_ptr_null(failed);
+    ck_assert_int_ge(maker.made, 1);
+    ck_assert_int_eq(choice_of(context, &small).source, GPU_MHA_CHOICE_TUNED);
+}
+END_TEST
+
 /* A mean of ones is 1, before and after; what was made ready for the call is made anew. */
 START_TEST(blocking_calls_take_the_winner)
 {
@@ -491,6 +546,30 @@ START_TEST(a_kept_product_is_taken)
 }
 END_TEST
 
+/* What CLBlast cannot count goes to the tile, the rest still to CLBlast. */
+START_TEST(a_product_too_large_for_the_kept_one_gives_way)
+{
+    const int64_t wide = INT64_C(1) << 17;
+    const struct mha_gemm_shape large = {2, wide, wide, wide, wide, wide},
+                                tiny = {3, 4, 5, 5, 5, 4};
+    const struct mha_tuned_entry entry = {MHA_GEMM_KEY, "CLBlast", 1};
+    struct mha_gemm gemm;
+    if (!(context->device.type & CL_DEVICE_TYPE_CPU)) {
+        return; /* the default is CLBlast itself */
+    }
+    ck_assert(mha_tuned_put(context->tuned, &entry));
+    mha_error_set(GPU_MHA_INVALID, "as before");
+    ck_assert_int_eq(mha_gemm_prepare(context, &large, &gemm), GPU_MHA_OK);
+    ck_assert_str_eq(gemm.kind->name, "tile");
+    mha_gemm_destroy(&gemm);
+    ck_assert_int_eq(mha_gemm_prepare(context, &tiny, &gemm), GPU_MHA_OK);
+    ck_assert_str_eq(gemm.kind->name, "CLBlast");
+    mha_gemm_destroy(&gemm);
+    ck_assert_str_eq(gpu_mha_last_error(), "as before");
+    ck_assert_int_eq(warnings, 0);
+}
+END_TEST
+
 /* ---- what is refused ---- */
 
 static void assert_refused(gpu_mha_status got, gpu_mha_status wanted, const char *word)
@@ -571,17 +650,20 @@ static Suite *tune_suite(void)
     tcase_add_test(kept, other_kinds_keep_their_default);
     tcase_add_test(kept, the_environment_overrides);
     tcase_add_loop_test(kept, an_entry_that_is_no_shape_is_told_once, 0, 3);
+    tcase_add_test(kept, a_shape_that_cannot_be_made_gives_way_to_the_default);
     tcase_add_test(kept, a_damaged_file_is_told_and_does_without);
 
     tcase_add_loop_test(measured, every_candidate_is_measured_and_the_winner_taken, 0, PROBLEMS);
     tcase_add_test(measured, candidates_for_gpus_agree_too);
     tcase_add_test(measured, a_dry_run_changes_nothing);
     tcase_add_test(measured, with_caching_off_it_holds_for_the_context);
+    tcase_add_test(measured, plans_are_made_while_another_thread_tunes);
     tcase_add_test(measured, blocking_calls_take_the_winner);
     tcase_add_test(measured, a_result_that_differs_is_seen);
 
     tcase_add_test(products, products_are_measured_and_the_winner_taken);
     tcase_add_loop_test(products, a_kept_product_is_taken, 0, 3);
+    tcase_add_test(products, a_product_too_large_for_the_kept_one_gives_way);
 
     tcase_add_test(refused, wrong_arguments_are_refused);
     tcase_add_test(refused, more_memory_than_there_is_fails_cleanly);

@@ -245,16 +245,21 @@ START_TEST(damage_anywhere_is_seen_and_repaired)
     char whole[4096], bad[4096];
     save(&first);
     const size_t size = read_file(whole, sizeof whole);
-    for (size_t length = 0; length < size; length++) {
-        write_file(whole, length);
+    for (size_t length = size; length-- > 0;) {
+        ck_assert_int_eq(truncate(file.path, (off_t)length), 0);
         assert_passed_over(length == 0 ? "it is empty" : "it is ");
     }
+    write_file(whole, size);
+    int opened = open(file.path, O_WRONLY);
     for (size_t bit = 0; bit < 8 * size; bit++) {
-        memcpy(bad, whole, size);
-        bad[bit / 8] = (char)((unsigned char)bad[bit / 8] ^ 1u << bit % 8);
-        write_file(bad, size);
+        const unsigned char byte = (unsigned char)whole[bit / 8];
+        const unsigned char flipped = (unsigned char)(byte ^ 1u << bit % 8);
+        ck_assert_int_eq(pwrite(opened, &flipped, 1, (off_t)(bit / 8)), 1);
         assert_passed_over("it is ");
+        ck_assert_int_eq(pwrite(opened, &byte, 1, (off_t)(bit / 8)), 1);
     }
+    close(opened);
+    assert_holds(&first);
     memcpy(bad, whole, size);
     bad[size] = '\n';
     write_file(bad, size + 1);
@@ -425,8 +430,11 @@ START_TEST(a_rejected_entry_is_told_once)
     ck_assert_int_eq(mha_tuned_create(&device, &tuned), GPU_MHA_OK);
     ck_assert_str_eq(mha_tuned_path(tuned), file.path);
     ck_assert(mha_tuned_get(tuned, first.key, &found));
-    mha_tuned_reject(tuned, &found, "it is no shape");
-    mha_tuned_reject(tuned, &found, "it is no shape");
+    mha_tuned_reject(tuned, &found, GPU_MHA_UNSUPPORTED, "for small problems alone");
+    ck_assert_int_eq(warnings, 0);
+    ck_assert(mha_tuned_get(tuned, first.key, &found));
+    mha_tuned_reject(tuned, &found, GPU_MHA_BUILD, "it is no shape");
+    mha_tuned_reject(tuned, &found, GPU_MHA_BUILD, "it is no shape");
     ck_assert_int_eq(warnings, 1);
     ck_assert_ptr_nonnull(strstr(warning, file.path));
     ck_assert_ptr_nonnull(strstr(warning, "it is no shape"));
