@@ -66,7 +66,7 @@
 /*
  * What the group knows of its call and its rows lies in local memory too, and each step opens it
  * anew: else compilers keep all that follows from it, row by row, in registers through the loop
- * over the keys, and the tiles no longer fit. A barrier keeps them from doing so.
+ * over the keys, and the tiles no longer fit. A barrier or fence keeps them from doing so.
  */
 struct mha_group {
     struct mha_params params;
@@ -358,34 +358,49 @@ MHA_INLINE int mha_lane_sees(__local const struct mha_group *group, __global con
     return bits != 0;
 }
 
+/* 1 if each row sees the whole tile and its scores are scaled products. */
+MHA_INLINE int mha_tile_is_plain(__local const struct mha_group *group, mha_i64 first, float *scale)
+{
+    MHA_OPEN(group);
+    *scale = p->scale_log2;
+    return p->plain & !p->has_mask & (first >= tile->all.first) & (first + TK <= tile->all.last);
+}
+
 /*
  * The lane's products to scores, and the largest of each row to `peak`. Returns a bit per row and
- * key that is seen; *rows_seen has a bit per row that has ever seen one.
+ * key that is seen.
  */
 MHA_INLINE ulong mha_tile_scores(__local const struct mha_group *group, __global const uchar *mask,
                                  __global const void *bias, __global const float *slopes,
-                                 mha_i64 first, struct mha_lane lane, float *s, float *peak,
-                                 uint *rows_seen)
+                                 mha_i64 first, struct mha_lane lane, float *s, float *peak)
 {
-    MHA_OPEN(group);
     const mha_i64 mine = first + lane.lc * NK;
-    const int whole = !p->has_mask & (p->bias_type == 0) & (first >= tile->all.first) &
-                      (first + TK <= tile->all.last);
     ulong seen = 0;
+    float scale;
+    if (mha_tile_is_plain(group, first, &scale)) {
+#pragma unroll
+        for (int r = 0; r < MQ; ++r) {
+            peak[r] = -INFINITY;
+#pragma unroll
+            for (int n = 0; n < NK; ++n) {
+                s[r * NK + n] *= scale;
+                peak[r] = mha_larger(s[r * NK + n], peak[r]);
+            }
+        }
+        return ~(ulong)0;
+    }
 #pragma unroll
     for (int r = 0; r < MQ; ++r) {
+        mem_fence(CLK_LOCAL_MEM_FENCE); /* see MHA_OPEN */
+        MHA_OPEN(group);
         const struct mha_row_id id = mha_row_of(p, tile, r * LR + lane.lr, BQ);
         float bias_row[NK];
-        uint bits = MHA_ALL_BITS;
 #pragma unroll
         for (int n = 0; n < NK; ++n) {
             bias_row[n] = 0.0f;
         }
-        if (!whole) {
-            bits = mha_lane_bits(p, tile, id, mine, mask, bias, bias_row);
-        }
+        const uint bits = mha_lane_bits(p, tile, id, mine, mask, bias, bias_row);
         seen |= (ulong)bits << (r * NK);
-        *rows_seen |= bits != 0 ? 1u << r : 0u;
         peak[r] = mha_lane_scores(p, tile, id, mine, bits, bias_row, slopes, s + r * NK, -INFINITY);
     }
     return seen;
@@ -396,11 +411,10 @@ MHA_INLINE void mha_tile_weights(__local const struct mha_group *group, mha_i64 
                                  struct mha_lane lane, const float *peak,
                                  struct mha_lane_sums *sums, float4 *o, float4 *o_rest, float *s)
 {
-    MHA_OPEN(group);
+    const float unit = group->params.plain ? 1.0f : MHA_LOG2_E; /* mha_unit */
 #pragma unroll
     for (int r = 0; r < MQ; ++r) {
-        const struct mha_row_id id = mha_row_of(p, tile, r * LR + lane.lr, BQ);
-        const float scale = mha_lane_raise(p, &sums[r], peak[r]);
+        const float scale = mha_lane_raise(&sums[r], unit, peak[r]);
         if (scale != 1.0f) {
 #pragma unroll
             for (int c = 0; c < PASSES; ++c) {
@@ -408,7 +422,18 @@ MHA_INLINE void mha_tile_weights(__local const struct mha_group *group, mha_i64 
                 o_rest[r * PASSES + c] *= scale;
             }
         }
-        mha_lane_weights(p, tile, id, first + lane.lc * NK, &sums[r], s + r * NK);
+        mha_lane_weights(&sums[r], unit, s + r * NK);
+    }
+    if (group->params.dropout_threshold == 0) {
+        return;
+    }
+#pragma unroll
+    for (int r = 0; r < MQ; ++r) {
+        mem_fence(CLK_LOCAL_MEM_FENCE); /* see MHA_OPEN */
+        MHA_OPEN(group);
+        const struct mha_row_id id = mha_row_of(p, tile, r * LR + lane.lr, BQ);
+        mha_drop_weights(p, tile->b * p->H + id.head, id.query, first + lane.lc * NK, NK,
+                         s + r * NK);
     }
 }
 
@@ -448,7 +473,7 @@ shared(const struct mha_params params, __global const void *query, __global cons
 
     struct mha_lane_sums sums[MQ];
     float4 o[MQ * PASSES], o_rest[MQ * PASSES];
-    uint any_seen = 0; /* a bit per row */
+    ulong any_seen = 0; /* a bit per row and key of a tile */
 #pragma unroll
     for (int r = 0; r < MQ; ++r) {
         sums[r].m = -INFINITY;
@@ -496,8 +521,8 @@ shared(const struct mha_params params, __global const void *query, __global cons
 
         float s[MQ * NK], peak[MQ];
         mha_tile_products(&here, query, key, past_key, first, lane, queries, keys, s);
-        const ulong seen =
-            mha_tile_scores(&here, mask, bias, slopes, first, lane, s, peak, &any_seen);
+        const ulong seen = mha_tile_scores(&here, mask, bias, slopes, first, lane, s, peak);
+        any_seen |= seen;
         mha_group_peaks(lane, weights, peak);
         mha_tile_weights(&here, first, lane, peak, sums, o, o_rest, s);
 #pragma unroll
@@ -528,12 +553,13 @@ shared(const struct mha_params params, __global const void *query, __global cons
 #pragma unroll
     for (int r = 0; r < MQ; ++r) {
         ((__local float *)weights)[(r * LR + lane.lr) * (4 * WEIGHT_ROW) + lane.lc] =
-            (any_seen >> r) & 1 ? sums[r].l - sums[r].l_rest : MHA_HIDDEN;
+            (any_seen >> (r * NK)) & MHA_ALL_BITS ? sums[r].l - sums[r].l_rest : MHA_HIDDEN;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    MHA_OPEN(&here);
 #pragma unroll
     for (int r = 0; r < MQ; ++r) {
+        mem_fence(CLK_LOCAL_MEM_FENCE); /* see MHA_OPEN */
+        MHA_OPEN(&here);
         const int row = r * LR + lane.lr;
         const struct mha_row_id id = mha_row_of(p, tile, row, BQ);
         const struct mha_row_sum sum =
