@@ -253,7 +253,7 @@ static enum mha_options_result parse(struct mha_tune_settings *settings, struct 
         .options = table,
         .option_count = sizeof table / sizeof table[0],
         .epilogue =
-            "A winner holds for its kind of problem: few or many queries, the head sizes rounded "
+            "A winner holds for its kind of problem: few or many queries or many short sequences, the head sizes rounded "
             "up to a power of two, and the storage of the keys; of two shapes of one kind the "
             "later one "
             "counts. Candidates take turns; each is first checked against the default's result, "
