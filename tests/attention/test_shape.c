@@ -126,7 +126,7 @@ START_TEST(a_device_gets_the_kernels_made_for_it)
 
     mha_shape_default(&prefill, &device, &shape);
     ck_assert_int_eq(shape.path, MHA_PATH_SHARED);
-    ck_assert_int_eq(mha_shape_rows(&shape), 32);
+    ck_assert_int_eq(mha_shape_rows(&shape), 64);
     mha_shape_default(&step, &device, &shape); /* 4 rows share each key */
     ck_assert_int_eq(shape.path, MHA_PATH_SHARED);
     ck_assert_int_eq(mha_shape_rows(&shape), 4);
