@@ -105,6 +105,7 @@ MHA_INLINE void mha_load_query_tile(__local const struct mha_group *group,
 {
     MHA_OPEN(group);
     const int wide = mha_is_wide(p->query);
+#pragma unroll 1
     for (int e = lane; e < BQ * vectors; e += LANES) {
         const int row = e / vectors, v = e % vectors;
         const struct mha_row_id id = mha_row_of(p, tile, row, BQ);
@@ -120,6 +121,7 @@ MHA_INLINE void mha_load_key_tile(__local const struct mha_group *group, __globa
                                   __local float4 *to)
 {
     MHA_OPEN(group);
+#pragma unroll 1
     for (int e = lane; e < TK * (DC / 4); e += LANES) {
         const int k = e / (DC / 4), v = e % (DC / 4);
         const mha_i64 j = first + k;
@@ -142,6 +144,7 @@ MHA_INLINE void mha_load_value_tile(__local const struct mha_group *group,
                                     __local int *special)
 {
     MHA_OPEN(group);
+#pragma unroll 1
     for (int e = lane; e < CK * VALUE_ROW; e += LANES) {
         const int k = e / VALUE_ROW, c = column + 4 * (e % VALUE_ROW);
         const mha_i64 j = first + k / KC * NK + n + k % KC;
@@ -161,12 +164,14 @@ MHA_INLINE void mha_load_value_tile(__local const struct mha_group *group,
 MHA_INLINE void mha_chunk_scores(__local const float4 *query, __local const float4 *key,
                                  struct mha_lane lane, float *s, float *rest)
 {
+#pragma unroll 1
     for (int chain = 0; chain < DC / 4; chain += CHAIN / 4) {
         float sum[MQ * NK];
 #pragma unroll
         for (int x = 0; x < MQ * NK; ++x) {
             sum[x] = 0.0f;
         }
+#pragma unroll 1
         for (int d = chain; d < chain + CHAIN / 4; ++d) {
             float4 k[NK];
 #pragma unroll
@@ -285,12 +290,14 @@ MHA_INLINE void mha_chunk_outputs(__local const float4 *weights, __local const f
     for (int r = 0; r < MQ; ++r) {
         group[r] = 0.0f;
     }
+#pragma unroll 1
     for (int chain = 0; chain < CK / 4; chain += CHAIN / 4) {
         float4 sum[MQ];
 #pragma unroll
         for (int r = 0; r < MQ; ++r) {
             sum[r] = 0.0f;
         }
+#pragma unroll 1
         for (int k = chain; k < min(chain + CHAIN / 4, CK / 4); ++k) {
             float4 v[4];
 #pragma unroll
