@@ -134,7 +134,7 @@ int64_t mha_shape_row_pitch(const struct mha_shape *shape, int64_t NQ)
     return NQ < rows ? NQ : mha_size_round_up(NQ, rows);
 }
 
-/* As the local arrays of kernels/shared.cl. */
+/* As the local arrays of kernels/shared.cl; 1024 bytes hold its struct mha_group and flags. */
 int64_t mha_shape_local_bytes(const struct mha_shape *shape, int64_t DK)
 {
     const struct mha_shared *s = &shape->shared;
@@ -145,7 +145,7 @@ int64_t mha_shape_local_bytes(const struct mha_shape *shape, int64_t DK)
     const int64_t query = rows * ((s->query ? mha_size_round_up(DK, s->DC) : s->DC) + 4);
     const int64_t key = keys * (s->DC + 4), value = chunk * 4 * s->LC;
     const int64_t weights = rows * (chunk + 4);
-    return (int64_t)sizeof(float) * (query + (key > value ? key : value) + weights + 4);
+    return (int64_t)sizeof(float) * (query + (key > value ? key : value) + weights) + 1024;
 }
 
 /* Scores and their sums, outputs and what rounding took from them, and what passes through. */
