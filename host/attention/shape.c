@@ -180,7 +180,8 @@ static int shared_fits(const struct mha_problem *p, const struct mha_device *dev
     const int64_t local = mha_shape_local_bytes(shape, p->desc.DK);
     const int64_t registers = mha_shape_registers(shape, p->desc.DK, p->desc.DV);
     const int told = device->sub_groups == MHA_SUB_GROUPS_FIXED && device->lanes == (cl_uint)s->LC;
-    const int asked = device->sub_groups == MHA_SUB_GROUPS_ASKED && s->LC >= 8 && s->LC <= 32;
+    const int asked = device->sub_groups == MHA_SUB_GROUPS_ASKED && s->LC >= 8 && s->LC <= 32 &&
+                      (cl_uint)s->LC >= device->lanes;
     REFUSE_IF(lanes > most, "a group has %zu work-items, the device runs at most %zu", lanes, most);
     REFUSE_IF((cl_ulong)local > device->local_bytes,
               "a group takes %" PRId64 " bytes of local memory, the device has %" PRIu64, local,

@@ -157,8 +157,21 @@ static enum mha_vendor vendor_of(const char *vendor)
     return MHA_VENDOR_OTHER;
 }
 
-/* CL_DEVICE_WARP_SIZE_NV and CL_DEVICE_WAVEFRONT_WIDTH_AMD; their headers are not everywhere. */
-enum { WARP_SIZE_NV = 0x4003, WAVEFRONT_WIDTH_AMD = 0x4043 };
+/* CL_DEVICE_WARP_SIZE_NV and so on; their headers are not everywhere. */
+enum { WARP_SIZE_NV = 0x4003, WAVEFRONT_WIDTH_AMD = 0x4043, SUB_GROUP_SIZES_INTEL = 0x4108 };
+
+/* The smallest sub-group that a kernel may ask for; 0 if the device does not tell. */
+static cl_uint smallest_sub_group(cl_device_id id)
+{
+    size_t sizes[16], bytes = 0, smallest = 0;
+    if (clGetDeviceInfo(id, SUB_GROUP_SIZES_INTEL, sizeof sizes, sizes, &bytes) != CL_SUCCESS) {
+        return 0;
+    }
+    for (size_t i = 0; i < bytes / sizeof *sizes; i++) {
+        smallest = smallest == 0 || sizes[i] < smallest ? sizes[i] : smallest;
+    }
+    return (cl_uint)smallest;
+}
 
 /*
  * What only the choice among kernels depends on: a device that does not answer is one of which
@@ -188,6 +201,7 @@ static void read_kind(cl_device_id id, struct mha_device *device)
     if (has_word(extensions, "cl_intel_subgroups") &&
         has_word(extensions, "cl_intel_required_subgroup_size")) {
         device->sub_groups = MHA_SUB_GROUPS_ASKED;
+        device->lanes = smallest_sub_group(id);
     } else if (has_word(extensions, "cl_khr_subgroups") && device->lanes > 0) {
         device->sub_groups = MHA_SUB_GROUPS_FIXED;
     }

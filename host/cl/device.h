@@ -39,7 +39,7 @@ struct mha_device {
     cl_uint base_align_bytes;
     cl_uint address_bits;
     int local_is_global; /* local memory is global memory, or there is none */
-    cl_uint lanes;       /* work-items that run in step (warp, wavefront); 0: not told */
+    cl_uint lanes; /* that run in step (warp, wavefront, smallest sub-group); 0: not told */
     enum mha_sub_groups sub_groups;
     int has_fma; /* CL_FP_FMA: fma() is as fast as a multiply */
 };

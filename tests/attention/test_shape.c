@@ -121,6 +121,7 @@ END_TEST
 START_TEST(a_device_gets_the_kernels_made_for_it)
 {
     const struct mha_problem prefill = problem_of(8, 8, 1000, 64), step = problem_of(8, 2, 1, 64);
+    const struct mha_problem wide = problem_of(8, 8, 1000, 256);
     struct mha_device device = gpu(MHA_VENDOR_NVIDIA);
     struct mha_shape shape;
 
@@ -135,16 +136,24 @@ START_TEST(a_device_gets_the_kernels_made_for_it)
     device.lanes = 64;
     mha_shape_default(&prefill, &device, &shape);
     ck_assert_int_eq(shape.shared.LR * shape.shared.LC, 256);
-    device.lanes = 32;
-    mha_shape_default(&prefill, &device, &shape);
-    ck_assert_int_eq(shape.shared.LR * shape.shared.LC, 128);
+    mha_shape_default(&wide, &device, &shape);
+    ck_assert_int_eq(shape.shared.MQ, 2);
+    device.lanes = 32; /* a lane has half the registers */
+    mha_shape_default(&wide, &device, &shape);
+    ck_assert_int_eq(shape.shared.MQ, 1);
 
     device = gpu(MHA_VENDOR_INTEL);
     mha_shape_default(&prefill, &device, &shape);
     ck_assert_int_eq(shape.shared.sub_group, 0);
     device.sub_groups = MHA_SUB_GROUPS_ASKED;
+    device.lanes = 8;
     mha_shape_default(&prefill, &device, &shape);
     ck_assert_int_eq(shape.shared.sub_group, 1);
+    ck_assert_int_eq(shape.shared.LC, 8);
+    device.lanes = 16; /* the smallest that may be asked for */
+    mha_shape_default(&prefill, &device, &shape);
+    ck_assert_int_eq(shape.shared.sub_group, 1);
+    ck_assert_int_eq(shape.shared.LC, 16);
 
     device = gpu(MHA_VENDOR_MALI);
     device.local_is_global = 1;

@@ -16,13 +16,13 @@ START_TEST(decoding)
     for (int n = 0; n < 4; n++) {
         struct attention_spec spec = {
             .desc = {.B = 2, .HKV = 1, .DK = 5, .DV = 3, .lse = 1, .method = GPU_MHA_FUSED},
-            .tile = "0,4,2,2",
             .key = ATTENTION_PADDED,
             .value = ATTENTION_BNHD,
             .output = ATTENTION_PADDED_BNHD};
         char plan[64];
 
         spec.seed = 3 + (uint64_t)n;
+        spec.tile = n % 2 == 0 ? "0,4,2,2" : "0,8,2,2";
         spec.desc.H = 3;
         spec.desc.NQ = n % 2 + 1;
         spec.desc.NK = n < 2 ? 11 : 141;
