@@ -67,7 +67,8 @@ MHA_INLINE float mha_mask_line(const struct mha_params *p, const struct mha_line
             }
             mha_floatv s = mha_cap_scores(p, raw);
             before[n] = p->scores == MHA_SCORES_RAW ? raw : s;
-            s = mha_bias_scores(p, s, row_bias + n * VEC, line->terms, key + n * VEC);
+            s = mha_bias_scores(p, s, p->bias_type != 0 ? bias_vectors[n] : (mha_floatv)(0.0f),
+                                line->terms, key + n * VEC);
             s = mha_hide_scores(s, bits >> (n * VEC));
             peak = mha_larger_v(s, peak);
             MHA_STOREV(s, row + key + n * VEC);

@@ -169,12 +169,32 @@ static gpu_mha_status try_variant(struct mha_attention *a, gpu_mha_context *cont
     return prepare_stages(a, context);
 }
 
-/* 1 if another shape may do what this one could not: a built kernel tells what it really needs. */
-static int has_smaller(const struct mha_attention *a, gpu_mha_status status)
+/*
+ * The kernels for GPUs are built for limits that only the built kernel tells: one that asks too
+ * much, or does not build, gives way to a smaller shape.
+ */
+static gpu_mha_status try_gpu_shapes(struct mha_attention *a, gpu_mha_context *context, int *done)
 {
-    const enum mha_path path = a->variant.shape.path;
-    return (status == GPU_MHA_UNSUPPORTED || status == GPU_MHA_BUILD) &&
-           (path == MHA_PATH_SHARED || path == MHA_PATH_ROWS);
+    struct mha_shape shape = a->variant.shape;
+    while (shape.path == MHA_PATH_SHARED || shape.path == MHA_PATH_ROWS) {
+        char text[MHA_SHAPE_TEXT];
+        mha_error_attempt();
+        const gpu_mha_status status = try_variant(a, context);
+        *done = status == GPU_MHA_OK;
+        if (status != GPU_MHA_OK && status != GPU_MHA_UNSUPPORTED && status != GPU_MHA_BUILD) {
+            return mha_error_attempt_failed();
+        }
+        const char *why = mha_error_attempt_end();
+        if (*done) {
+            return GPU_MHA_OK;
+        }
+        mha_shape_text(&shape, text, sizeof text);
+        mha_log(MHA_LOG_WARN, "replace \"%s\" by a smaller shape: %s", text, why);
+        drop_stages(a);
+        mha_shape_smaller(&a->problem, &context->device, &shape);
+        mha_variant_of(&a->problem, &context->device, &shape, &a->variant);
+    }
+    return GPU_MHA_OK;
 }
 
 static gpu_mha_status prepare(struct mha_attention *a, gpu_mha_context *context,
@@ -186,18 +206,9 @@ static gpu_mha_status prepare(struct mha_attention *a, gpu_mha_context *context,
         return GPU_MHA_OK;
     }
     MHA_TRY(make_slopes(a, context->cl));
-    gpu_mha_status status = try_variant(a, context);
-    while (has_smaller(a, status)) {
-        char text[MHA_SHAPE_TEXT];
-        struct mha_shape shape = a->variant.shape;
-        mha_shape_text(&shape, text, sizeof text);
-        mha_log(MHA_LOG_WARN, "replace \"%s\" by a smaller shape: %s", text, gpu_mha_last_error());
-        drop_stages(a);
-        mha_shape_smaller(&a->problem, &context->device, &shape);
-        mha_variant_of(&a->problem, &context->device, &shape, &a->variant);
-        status = try_variant(a, context);
-    }
-    return status;
+    int done = 0;
+    MHA_TRY(try_gpu_shapes(a, context, &done));
+    return done ? GPU_MHA_OK : try_variant(a, context);
 }
 
 static gpu_mha_status make(gpu_mha_context *context, const gpu_mha_desc *desc,

@@ -24,8 +24,8 @@ struct record {
 static _Thread_local struct record last = {GPU_MHA_OK, {"", 0}, CL_SUCCESS, ""};
 
 /* An attempt leaves `last` and its build log alone. */
-static _Thread_local int attempting;
-static _Thread_local struct sentence attempted;
+static _Thread_local int attempts; /* that have begun and not ended */
+static _Thread_local struct record attempted;
 
 /*
  * The build log is too long for a fixed buffer, so it lives on the heap and its thread's slot of
@@ -117,29 +117,35 @@ static gpu_mha_status keep(gpu_mha_status status, const struct sentence *message
                            const char *cl_call, const char *build_log)
 {
     mha_log(MHA_LOG_DEBUG, "%s: %s", gpu_mha_status_name(status), message->text);
-    if (attempting) {
-        memcpy(attempted.text, message->text, message->length + 1);
-        return status;
+    struct record *record = attempts > 0 ? &attempted : &last;
+    record->status = status;
+    memcpy(record->message.text, message->text, message->length + 1);
+    record->message.length = message->length;
+    record->cl_code = cl_code;
+    record->cl_call = cl_call;
+    if (attempts == 0) {
+        keep_build_log(build_log);
     }
-    last.status = status;
-    memcpy(last.message.text, message->text, message->length + 1);
-    last.message.length = message->length;
-    last.cl_code = cl_code;
-    last.cl_call = cl_call;
-    keep_build_log(build_log);
     return status;
 }
 
 void mha_error_attempt(void)
 {
-    attempted.text[0] = '\0';
-    attempting = 1;
+    attempted = (struct record){GPU_MHA_OK, {"", 0}, CL_SUCCESS, ""};
+    attempts++;
 }
 
 const char *mha_error_attempt_end(void)
 {
-    attempting = 0;
-    return attempted.text;
+    attempts--;
+    return attempted.message.text;
+}
+
+gpu_mha_status mha_error_attempt_failed(void)
+{
+    attempts--;
+    const struct record failed = attempted;
+    return keep(failed.status, &failed.message, failed.cl_code, failed.cl_call, "");
 }
 
 gpu_mha_status mha_error_set(gpu_mha_status status, const char *format, ...)

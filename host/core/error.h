@@ -32,10 +32,14 @@ gpu_mha_status mha_error_blas(int code, const char *call);
 
 /*
  * Between the two, what this thread fails in is an attempt: gpu_mha_last_error() stays as it is.
- * The end gives the sentence of the latest failure, valid until the next attempt. Not nested.
+ * The end gives the sentence of the latest failure, valid until the next attempt. An attempt may
+ * hold others.
  */
 void mha_error_attempt(void);
 const char *mha_error_attempt_end(void);
+
+/* Ends an attempt whose failure is to be the caller's after all. Of a build its log is lost. */
+gpu_mha_status mha_error_attempt_failed(void);
 
 /* The name of an OpenCL code, e.g. "CL_INVALID_VALUE"; "unknown OpenCL code" otherwise. */
 const char *mha_error_cl_name(cl_int code);

@@ -135,7 +135,10 @@ MHA_INLINE MHA_WIDE void mha_tile_scores(const struct mha_params *p, const struc
         mha_floatv s = MHA_PRIVATEV(w + r * KB + n * VEC);
         if (!p->plain) {
             s = mha_cap_scores(p, s * p->scale);
-            s = mha_bias_scores(p, s, bias_rows + r * KT + n * VEC, rows->terms[r], key + n * VEC);
+            s = mha_bias_scores(p, s,
+                                p->bias_type != 0 ? MHA_PRIVATEV_CONST(bias_rows + r * KT + n * VEC)
+                                                  : (mha_floatv)(0.0f),
+                                rows->terms[r], key + n * VEC);
         }
         MHA_PRIVATEV(w + r * KB + n * VEC) = mha_hide_scores(s, bits[r] >> (n * VEC));
     }
@@ -194,7 +197,7 @@ MHA_INLINE MHA_WIDE void mha_raise(const struct mha_params *p, struct mha_rows *
         if (!any(raised)) {
             continue;
         }
-        mha_floatv down = (rows->m[v] - base[v]) * (p->plain ? 1.0f : MHA_LOG2_E);
+        mha_floatv down = (rows->m[v] - base[v]) * mha_unit(p);
         down = select((mha_floatv)(1.0f), mha_exp2_v(down), raised);
         rows->m[v] = m;
         rows->l[v] *= down;
@@ -287,29 +290,20 @@ MHA_INLINE MHA_WIDE void mha_rows_end(const struct mha_params *p, const struct m
             continue;
         }
         /* m as a natural logarithm in two parts. */
-        const float m_kept = mha_lane(rows->m, r), l = mha_lane(rows->l, r);
-        const float m = p->plain ? m_kept * MHA_LN_2 : m_kept;
-        float m_rest = 0.0f;
-        if (p->plain && m_kept != -INFINITY) {
-            m_rest = MHA_FMA(m_kept, MHA_LN_2, -m) + m_kept * MHA_LN_2_REST;
-        }
-        const int has_sink = p->has_sinks && p->splits == 1;
-        const struct mha_sink joint =
-            mha_join_sink(m, m_rest, l, has_sink, has_sink ? sinks[p->sinks_offset + h] : 0.0f,
-                          p->has_lse || p->splits > 1);
+        const struct mha_sink end = mha_end_row(p, mha_lane(rows->m, r), mha_lane(rows->l, r),
+                                                rows->seen[r] != 0, h, sinks);
         const mha_i64 line = (rows->b * p->H + h) * p->NQ + i;
-        const float divisor = rows->seen[r] ? joint.divisor : 1.0f;
         if (p->splits > 1) {
             const mha_i64 part = line * p->splits + split;
             mha_store_row(workspace, MHA_TYPE_F32, p->partial_output + part * DV,
-                          o->total + r * DVV, 1.0f, divisor);
-            workspace[p->partial_lse + part] = joint.lse;
+                          o->total + r * DVV, 1.0f, end.divisor);
+            workspace[p->partial_lse + part] = end.lse;
             continue;
         }
         mha_store_row(output, p->output_type, mha_row(p->output, rows->b, h, i), o->total + r * DVV,
-                      joint.factor, divisor);
+                      end.factor, end.divisor);
         if (p->has_lse) {
-            lse[p->lse_offset + line] = joint.lse;
+            lse[p->lse_offset + line] = end.lse;
         }
     }
 }

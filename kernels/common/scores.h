@@ -11,9 +11,9 @@
 #include "common/math.h"
 
 /*
- * Plain scores are products alone: they are kept times log2 e, which costs nothing, as powers of 2
- * want them. Others are kept as they are, since a bias may be the lowest float.
- * 2^(unit * x) = e^score.
+ * Plain scores are products alone: their largest, m, is kept times log2 e, which costs nothing, as
+ * powers of 2 want it. Others are kept as they are, since a bias may be the lowest float.
+ * 2^(unit * m) = e^score.
  */
 MHA_INLINE float mha_unit(const struct mha_params *p)
 {

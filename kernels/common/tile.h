@@ -25,7 +25,7 @@
 #endif
 #define KT (NV * VEC)
 
-#include "common/math.h"
+#include "common/scores.h"
 #include "common/visible.h"
 
 #define CHAIN 16
@@ -194,39 +194,6 @@ MHA_INLINE MHA_WIDE void mha_score_tile(const float *q, MHA_PACKED const float *
             MHA_PRIVATEV(s + (row + x / NV) * pitch + x % NV * VEC) = total[x];
         }
     }
-}
-
-/* What turns the products of one row into scores. */
-struct mha_row_terms {
-    float slope;      /* ALiBi; 0 without */
-    mha_i64 position; /* i + offset */
-};
-
-/* Step 2: soft cap, of scaled products. */
-MHA_INLINE mha_floatv mha_cap_scores(const struct mha_params *p, mha_floatv s)
-{
-    return p->softcap > 0.0f ? p->softcap * mha_tanh_v(s / p->softcap) : s;
-}
-
-/* Step 3: bias and ALiBi, for the keys from `key` on. */
-MHA_INLINE mha_floatv mha_bias_scores(const struct mha_params *p, mha_floatv s, const float *bias,
-                                      struct mha_row_terms terms, mha_i64 key)
-{
-    if (p->bias_type != 0) {
-        s += MHA_PRIVATEV_CONST(bias);
-    }
-    if (p->has_alibi) {
-        mha_floatv distance = (float)(terms.position - key) - convert_floatv(MHA_LANES);
-        s -= terms.slope * fabs(distance);
-    }
-    return s;
-}
-
-/* Step 4: -inf where the bit of a lane is 0. */
-MHA_INLINE mha_floatv mha_hide_scores(mha_floatv s, uint bits)
-{
-    mha_uintv shown = ((mha_uintv)(bits) >> MHA_LANES) & 1u;
-    return select((mha_floatv)(-INFINITY), s, shown != 0u);
 }
 
 /* An output row's sums, undivided, and what rounding took from them. */

@@ -202,6 +202,26 @@ START_TEST(an_attempt_leaves_the_last_error)
 }
 END_TEST
 
+START_TEST(attempts_hold_others_and_may_fail)
+{
+    mha_error_set(GPU_MHA_INVALID, "before");
+    mha_error_attempt();
+    mha_error_attempt();
+    mha_error_set(GPU_MHA_UNSUPPORTED, "inner");
+    ck_assert_str_eq(mha_error_attempt_end(), "inner");
+    mha_error_set(GPU_MHA_UNSUPPORTED, "outer");
+    ck_assert_str_eq(gpu_mha_last_error(), "before");
+    ck_assert_str_eq(mha_error_attempt_end(), "outer");
+    ck_assert_str_eq(gpu_mha_last_error(), "before");
+    mha_error_attempt();
+    mha_error_cl(CL_OUT_OF_RESOURCES, "clCreateBuffer", "7 bytes");
+    ck_assert_int_eq(mha_error_attempt_failed(), GPU_MHA_OPENCL);
+    ck_assert_ptr_nonnull(strstr(gpu_mha_last_error(), "7 bytes"));
+    ck_assert_int_eq(gpu_mha_last_error_info().cl_code, CL_OUT_OF_RESOURCES);
+    ck_assert_str_eq(gpu_mha_last_error_info().cl_call, "clCreateBuffer");
+}
+END_TEST
+
 static const struct {
     const char *log, *quoted;
 } build_logs[] = {
@@ -400,6 +420,7 @@ static Suite *core_suite(void)
     tcase_add_test(error, nothing_failed_yet);
     tcase_add_test(error, an_error_replaces_all_of_the_one_before);
     tcase_add_test(error, an_attempt_leaves_the_last_error);
+    tcase_add_test(error, attempts_hold_others_and_may_fail);
     tcase_add_loop_test(error, a_build_error_quotes_its_log, 0, logs);
     tcase_add_test(error, memory_codes_have_their_own_status);
     tcase_add_test(error, a_long_message_is_cut);
