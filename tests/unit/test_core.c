@@ -215,7 +215,7 @@ START_TEST(attempts_hold_others_and_may_fail)
     ck_assert_str_eq(gpu_mha_last_error(), "before");
     mha_error_attempt();
     mha_error_cl(CL_OUT_OF_RESOURCES, "clCreateBuffer", "7 bytes");
-    ck_assert_int_eq(mha_error_attempt_failed(), GPU_MHA_OPENCL);
+    ck_assert_int_eq(mha_error_attempt_failed(), GPU_MHA_DEVICE_MEMORY);
     ck_assert_ptr_nonnull(strstr(gpu_mha_last_error(), "7 bytes"));
     ck_assert_int_eq(gpu_mha_last_error_info().cl_code, CL_OUT_OF_RESOURCES);
     ck_assert_str_eq(gpu_mha_last_error_info().cl_call, "clCreateBuffer");
