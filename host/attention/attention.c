@@ -191,7 +191,7 @@ static gpu_mha_status prepare(struct mha_attention *a, gpu_mha_context *context,
         char text[MHA_SHAPE_TEXT];
         struct mha_shape shape = a->variant.shape;
         mha_shape_text(&shape, text, sizeof text);
-        mha_log(MHA_LOG_WARN, "replace \"%s\" by a smaller shape: %s", text, gpu_mha_last_error());
+        mha_log(MHA_LOG_WARN, "replace \"%s\" by a smaller shape: %s", text, mha_error_latest());
         drop_stages(a);
         mha_shape_smaller(&a->problem, &context->device, &shape);
         mha_variant_of(&a->problem, &context->device, &shape, &a->variant);

@@ -133,12 +133,12 @@ static gpu_mha_status keep(gpu_mha_status status, const struct sentence *message
 void mha_error_attempt(void)
 {
     attempted.text[0] = '\0';
-    attempting = 1;
+    attempting++;
 }
 
 const char *mha_error_attempt_end(void)
 {
-    attempting = 0;
+    attempting--;
     return attempted.text;
 }
 
@@ -216,6 +216,11 @@ gpu_mha_status mha_error_blas(int code, const char *call)
         append(&message, " (%s)", name);
     }
     return keep(memory_status_or((cl_int)code, GPU_MHA_BLAS), &message, (cl_int)code, call, "");
+}
+
+const char *mha_error_latest(void)
+{
+    return attempting ? attempted.text : last.message.text;
 }
 
 const char *gpu_mha_last_error(void)

@@ -32,10 +32,14 @@ gpu_mha_status mha_error_blas(int code, const char *call);
 
 /*
  * Between the two, what this thread fails in is an attempt: gpu_mha_last_error() stays as it is.
- * The end gives the sentence of the latest failure, valid until the next attempt. Not nested.
+ * The end gives the sentence of the latest failure, valid until the next attempt. Attempts may
+ * nest.
  */
 void mha_error_attempt(void);
 const char *mha_error_attempt_end(void);
+
+/* The sentence of this thread's latest failure, in an attempt or not. */
+const char *mha_error_latest(void);
 
 /* The name of an OpenCL code, e.g. "CL_INVALID_VALUE"; "unknown OpenCL code" otherwise. */
 const char *mha_error_cl_name(cl_int code);
