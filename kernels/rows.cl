@@ -198,7 +198,7 @@ __kernel void rows(const struct mha_params params, __global const void *query,
             const struct mha_row_id id = mha_row_of(p, tile, r, MQ);
             const float peak = mha_lane_scores(p, tile, id, first, (uint)(bits >> (r * NK)),
                                                bias_rows + r * NK, slopes, s + r * NK, -INFINITY);
-            const float scale = mha_lane_raise(p, &sums[r], peak);
+            const float scale = mha_lane_raise(&sums[r], mha_unit(p), peak);
             if (scale != 1.0f) {
 #pragma unroll
                 for (int c = 0; c < NCV; ++c) {
@@ -206,7 +206,10 @@ __kernel void rows(const struct mha_params params, __global const void *query,
                     o_rest[r * NCV + c] *= scale;
                 }
             }
-            mha_lane_weights(p, tile, id, first, &sums[r], s + r * NK);
+            mha_lane_weights(&sums[r], mha_unit(p), s + r * NK);
+            if (p->dropout_threshold != 0) {
+                mha_drop_weights(p, tile->b * p->H + id.head, id.query, first, NK, s + r * NK);
+            }
         }
         mha_row_values(p, tile, value, past_value, first, column, bits, s, o, o_rest);
     }

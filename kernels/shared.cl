@@ -63,6 +63,22 @@
 #define MHA_SUB_GROUP_SIZE
 #endif
 
+/*
+ * What the group knows of its call and its rows lies in local memory too, and each step opens it
+ * anew: else compilers keep all that follows from it, row by row, in registers through the loop
+ * over the keys, and the tiles no longer fit. A barrier or fence keeps them from doing so.
+ */
+struct mha_group {
+    struct mha_params params;
+    struct mha_row_tile tile;
+};
+
+#define MHA_OPEN(group)                                                                            \
+    const struct mha_params params_here = (group)->params;                                         \
+    const struct mha_row_tile tile_here = (group)->tile;                                           \
+    const struct mha_params *const p = &params_here;                                               \
+    const struct mha_row_tile *const tile = &tile_here
+
 /* A work-item's place in the group. */
 struct mha_lane {
     int id, lr, lc;
@@ -83,11 +99,13 @@ MHA_INLINE struct mha_lane mha_lane_here(void)
 }
 
 /* Rows of the tile, `vectors` of each from element `d` on, to local memory. 0 beyond the end. */
-MHA_INLINE void mha_load_query_tile(const struct mha_params *p, const struct mha_row_tile *tile,
+MHA_INLINE void mha_load_query_tile(__local const struct mha_group *group,
                                     __global const void *query, int d, int vectors, int lane,
                                     __local float4 *to)
 {
+    MHA_OPEN(group);
     const int wide = mha_is_wide(p->query);
+#pragma unroll 1
     for (int e = lane; e < BQ * vectors; e += LANES) {
         const int row = e / vectors, v = e % vectors;
         const struct mha_row_id id = mha_row_of(p, tile, row, BQ);
@@ -98,10 +116,12 @@ MHA_INLINE void mha_load_query_tile(const struct mha_params *p, const struct mha
 }
 
 /* Keys from `first` on, a chunk of each from element `d` on. 0 for keys that no row sees. */
-MHA_INLINE void mha_load_key_tile(const struct mha_params *p, const struct mha_row_tile *tile,
-                                  __global const void *key, __global const void *past_key,
-                                  mha_i64 first, int d, int lane, __local float4 *to)
+MHA_INLINE void mha_load_key_tile(__local const struct mha_group *group, __global const void *key,
+                                  __global const void *past_key, mha_i64 first, int d, int lane,
+                                  __local float4 *to)
 {
+    MHA_OPEN(group);
+#pragma unroll 1
     for (int e = lane; e < TK * (DC / 4); e += LANES) {
         const int k = e / (DC / 4), v = e % (DC / 4);
         const mha_i64 j = first + k;
@@ -118,11 +138,13 @@ MHA_INLINE void mha_load_key_tile(const struct mha_params *p, const struct mha_r
  * The values of keys n .. n + KC - 1 of each lane, the columns from `column` on. Notes in *special
  * if one is NaN or infinite: 0 times that is not 0.
  */
-MHA_INLINE void mha_load_value_tile(const struct mha_params *p, const struct mha_row_tile *tile,
+MHA_INLINE void mha_load_value_tile(__local const struct mha_group *group,
                                     __global const void *value, __global const void *past_value,
                                     mha_i64 first, int n, int column, int lane, __local float4 *to,
                                     __local int *special)
 {
+    MHA_OPEN(group);
+#pragma unroll 1
     for (int e = lane; e < CK * VALUE_ROW; e += LANES) {
         const int k = e / VALUE_ROW, c = column + 4 * (e % VALUE_ROW);
         const mha_i64 j = first + k / KC * NK + n + k % KC;
@@ -142,12 +164,14 @@ MHA_INLINE void mha_load_value_tile(const struct mha_params *p, const struct mha
 MHA_INLINE void mha_chunk_scores(__local const float4 *query, __local const float4 *key,
                                  struct mha_lane lane, float *s, float *rest)
 {
+#pragma unroll 1
     for (int chain = 0; chain < DC / 4; chain += CHAIN / 4) {
         float sum[MQ * NK];
 #pragma unroll
         for (int x = 0; x < MQ * NK; ++x) {
             sum[x] = 0.0f;
         }
+#pragma unroll 1
         for (int d = chain; d < chain + CHAIN / 4; ++d) {
             float4 k[NK];
 #pragma unroll
@@ -179,10 +203,9 @@ MHA_INLINE void mha_chunk_scores(__local const float4 *query, __local const floa
 }
 
 /* The products of the lane's rows with its keys, over all of DK. */
-MHA_INLINE void mha_tile_products(const struct mha_params *p, const struct mha_row_tile *tile,
-                                  __global const void *query, __global const void *key,
-                                  __global const void *past_key, mha_i64 first,
-                                  struct mha_lane lane, __local float4 *queries,
+MHA_INLINE void mha_tile_products(__local const struct mha_group *group, __global const void *query,
+                                  __global const void *key, __global const void *past_key,
+                                  mha_i64 first, struct mha_lane lane, __local float4 *queries,
                                   __local float4 *keys, float *s)
 {
     float rest[MQ * NK];
@@ -194,9 +217,9 @@ MHA_INLINE void mha_tile_products(const struct mha_params *p, const struct mha_r
     for (int d = 0; d < DK; d += DC) {
         /* What these loads overwrite has been read: values, or the chunk before. */
         barrier(CLK_LOCAL_MEM_FENCE);
-        mha_load_key_tile(p, tile, key, past_key, first, d, lane.id, keys);
+        mha_load_key_tile(group, key, past_key, first, d, lane.id, keys);
         if (!QUERY_LOCAL) {
-            mha_load_query_tile(p, tile, query, d, DC / 4, lane.id, queries);
+            mha_load_query_tile(group, query, d, DC / 4, lane.id, queries);
         }
         /* The chunk is there, for all lanes. */
         barrier(CLK_LOCAL_MEM_FENCE);
@@ -208,6 +231,8 @@ MHA_INLINE void mha_tile_products(const struct mha_params *p, const struct mha_r
 MHA_INLINE void mha_group_peaks(struct mha_lane lane, __local float4 *scratch, float *peak)
 {
 #if SUB_GROUP
+    (void)lane;
+    (void)scratch;
 #pragma unroll
     for (int r = 0; r < MQ; ++r) {
         peak[r] = sub_group_reduce_max(peak[r]);
@@ -265,12 +290,14 @@ MHA_INLINE void mha_chunk_outputs(__local const float4 *weights, __local const f
     for (int r = 0; r < MQ; ++r) {
         group[r] = 0.0f;
     }
+#pragma unroll 1
     for (int chain = 0; chain < CK / 4; chain += CHAIN / 4) {
         float4 sum[MQ];
 #pragma unroll
         for (int r = 0; r < MQ; ++r) {
             sum[r] = 0.0f;
         }
+#pragma unroll 1
         for (int k = chain; k < min(chain + CHAIN / 4, CK / 4); ++k) {
             float4 v[4];
 #pragma unroll
@@ -304,18 +331,117 @@ MHA_INLINE void mha_chunk_outputs(__local const float4 *weights, __local const f
     }
 }
 
-/* Sums over all lanes of a row: *l, and whether one has seen a key. */
-MHA_INLINE int mha_group_sum(int row, __local const float4 *scratch, float *l)
+/*
+ * What the lanes of a row have left of their sums in local memory: their own sum, or MHA_HIDDEN if
+ * they have seen no key.
+ */
+struct mha_row_sum {
+    float l;
+    int seen;
+};
+
+MHA_INLINE struct mha_row_sum mha_sum_row(__local const float *from)
 {
-    __local const float *from = (__local const float *)scratch + row * (4 * WEIGHT_ROW);
+    struct mha_row_sum sum = {0.0f, 0};
     float rest = 0.0f;
-    int any_seen = 0;
-    *l = 0.0f;
     for (int c = 0; c < LC; ++c) {
-        any_seen |= as_uint(from[c]) != as_uint(MHA_HIDDEN);
-        mha_add(l, &rest, from[c]);
+        sum.seen |= as_uint(from[c]) != as_uint(MHA_HIDDEN);
+        mha_add(&sum.l, &rest, from[c]);
     }
-    return any_seen;
+    return sum;
+}
+
+/* Whether any row sees a key of the lane's share of a tile that masks may hide. */
+MHA_INLINE int mha_lane_sees(__local const struct mha_group *group, __global const uchar *mask,
+                             __global const void *bias, mha_i64 mine, struct mha_lane lane)
+{
+    MHA_OPEN(group);
+    uint bits = 0;
+    for (int r = 0; r < MQ && bits == 0; ++r) {
+        float unused[NK];
+        bits = mha_lane_bits(p, tile, mha_row_of(p, tile, r * LR + lane.lr, BQ), mine, mask, bias,
+                             unused);
+    }
+    return bits != 0;
+}
+
+/* 1 if each row sees the whole tile and its scores are scaled products. */
+MHA_INLINE int mha_tile_is_plain(__local const struct mha_group *group, mha_i64 first, float *scale)
+{
+    MHA_OPEN(group);
+    *scale = p->scale_log2;
+    return p->plain & !p->has_mask & (first >= tile->all.first) & (first + TK <= tile->all.last);
+}
+
+/*
+ * The lane's products to scores, and the largest of each row to `peak`. Returns a bit per row and
+ * key that is seen.
+ */
+MHA_INLINE ulong mha_tile_scores(__local const struct mha_group *group, __global const uchar *mask,
+                                 __global const void *bias, __global const float *slopes,
+                                 mha_i64 first, struct mha_lane lane, float *s, float *peak)
+{
+    const mha_i64 mine = first + lane.lc * NK;
+    ulong seen = 0;
+    float scale;
+    if (mha_tile_is_plain(group, first, &scale)) {
+#pragma unroll
+        for (int r = 0; r < MQ; ++r) {
+            peak[r] = -INFINITY;
+#pragma unroll
+            for (int n = 0; n < NK; ++n) {
+                s[r * NK + n] *= scale;
+                peak[r] = mha_larger(s[r * NK + n], peak[r]);
+            }
+        }
+        return ~(ulong)0;
+    }
+#pragma unroll
+    for (int r = 0; r < MQ; ++r) {
+        mem_fence(CLK_LOCAL_MEM_FENCE); /* see MHA_OPEN */
+        MHA_OPEN(group);
+        const struct mha_row_id id = mha_row_of(p, tile, r * LR + lane.lr, BQ);
+        float bias_row[NK];
+#pragma unroll
+        for (int n = 0; n < NK; ++n) {
+            bias_row[n] = 0.0f;
+        }
+        const uint bits = mha_lane_bits(p, tile, id, mine, mask, bias, bias_row);
+        seen |= (ulong)bits << (r * NK);
+        peak[r] = mha_lane_scores(p, tile, id, mine, bits, bias_row, slopes, s + r * NK, -INFINITY);
+    }
+    return seen;
+}
+
+/* Scores to weights; what was summed before is scaled where a row's peak has risen. */
+MHA_INLINE void mha_tile_weights(__local const struct mha_group *group, mha_i64 first,
+                                 struct mha_lane lane, const float *peak,
+                                 struct mha_lane_sums *sums, float4 *o, float4 *o_rest, float *s)
+{
+    const float unit = group->params.plain ? 1.0f : MHA_LOG2_E; /* mha_unit */
+#pragma unroll
+    for (int r = 0; r < MQ; ++r) {
+        const float scale = mha_lane_raise(&sums[r], unit, peak[r]);
+        if (scale != 1.0f) {
+#pragma unroll
+            for (int c = 0; c < PASSES; ++c) {
+                o[r * PASSES + c] *= scale;
+                o_rest[r * PASSES + c] *= scale;
+            }
+        }
+        mha_lane_weights(&sums[r], unit, s + r * NK);
+    }
+    if (group->params.dropout_threshold == 0) {
+        return;
+    }
+#pragma unroll
+    for (int r = 0; r < MQ; ++r) {
+        mem_fence(CLK_LOCAL_MEM_FENCE); /* see MHA_OPEN */
+        MHA_OPEN(group);
+        const struct mha_row_id id = mha_row_of(p, tile, r * LR + lane.lr, BQ);
+        mha_drop_weights(p, tile->b * p->H + id.head, id.query, first + lane.lc * NK, NK,
+                         s + r * NK);
+    }
 }
 
 __kernel MHA_SUB_GROUP_SIZE __attribute__((reqd_work_group_size(LANES, 1, 1))) void
@@ -325,31 +451,36 @@ shared(const struct mha_params params, __global const void *query, __global cons
        __global const float *slopes, __global const float *sinks, __global void *output,
        __global float *lse, __global float *workspace)
 {
+    __local struct mha_group here;
     __local float4 queries[BQ * QUERY_ROW];
     __local float4 keys[SHARED_VECTORS]; /* and values */
     __local float4 weights[BQ * WEIGHT_ROW];
     __local int special, votes[3];
 
-    const struct mha_params *p = &params;
-    const mha_i64 row_tiles = (p->H / p->HKV * p->row_pitch + BQ - 1) / BQ;
-    const mha_i64 group = (mha_i64)get_group_id(0);
-    const mha_i64 index = group % row_tiles;
-    const mha_i64 split = group / row_tiles % p->splits;
-    const mha_i64 g = group / row_tiles / p->splits % p->HKV;
-    const mha_i64 b = group / row_tiles / p->splits / p->HKV;
-    if (b >= p->B) {
-        return;
-    }
-    /* Later rows see more keys where it is causal: those groups start first. */
-    const struct mha_row_tile row_tile =
-        mha_row_tile_of(p, b, g, p->causal ? row_tiles - 1 - index : index, BQ, key_lengths);
-    const struct mha_row_tile *tile = &row_tile;
-    const struct mha_range tiles = mha_lane_tiles(p, tile, TK, split);
+    const mha_i64 row_tiles = (params.H / params.HKV * params.row_pitch + BQ - 1) / BQ;
+    const mha_i64 item = (mha_i64)get_group_id(0);
+    const mha_i64 index = item % row_tiles;
+    const mha_i64 split = item / row_tiles % params.splits;
+    const mha_i64 g = item / row_tiles / params.splits % params.HKV;
+    const mha_i64 b = item / row_tiles / params.splits / params.HKV;
     const struct mha_lane lane = mha_lane_here();
+    /*
+     * No group is beyond the last: the host launches whole groups. (PoCL takes every branch to the
+     * end of a kernel for uniform once an early return shares it.)
+     *
+     * Later rows see more keys where it is causal: those groups start first.
+     */
+    if (lane.id == 0) {
+        here.params = params;
+        here.tile = mha_row_tile_of(&params, b, g, params.causal ? row_tiles - 1 - index : index,
+                                    BQ, key_lengths);
+        special = 0;
+        votes[0] = votes[1] = votes[2] = 0;
+    }
 
     struct mha_lane_sums sums[MQ];
     float4 o[MQ * PASSES], o_rest[MQ * PASSES];
-    uint any_seen = 0; /* a bit per row */
+    ulong any_seen = 0; /* a bit per row and key of a tile */
 #pragma unroll
     for (int r = 0; r < MQ; ++r) {
         sums[r].m = -INFINITY;
@@ -361,29 +492,23 @@ shared(const struct mha_params params, __global const void *query, __global cons
         o[x] = 0.0f;
         o_rest[x] = 0.0f;
     }
-    if (lane.id == 0) {
-        special = 0;
-        votes[0] = votes[1] = votes[2] = 0;
-    }
-    if (QUERY_LOCAL) {
-        mha_load_query_tile(p, tile, query, 0, DKP / 4, lane.id, queries);
-    }
-    /* Votes are cast before the next barrier. */
+    /* What lane 0 has written is read from here on. */
     barrier(CLK_LOCAL_MEM_FENCE);
-
-    const int masked = p->has_mask || p->bias_type != 0;
+    if (QUERY_LOCAL) {
+        mha_load_query_tile(&here, query, 0, DKP / 4, lane.id, queries);
+    }
+    struct mha_range tiles;
+    int masked;
+    {
+        MHA_OPEN(&here);
+        tiles = mha_lane_tiles(p, tile, TK, split);
+        masked = p->has_mask || p->bias_type != 0;
+    }
     int vote = 0;
     for (mha_i64 t = tiles.first; t < tiles.last; ++t) {
         const mha_i64 first = t * TK;
-        const mha_i64 mine = first + lane.lc * NK;
         if (masked) {
-            uint bits = 0;
-            for (int r = 0; r < MQ && bits == 0; ++r) {
-                float unused[NK];
-                bits = mha_lane_bits(p, tile, mha_row_of(p, tile, r * LR + lane.lr, BQ), mine, mask,
-                                     bias, unused);
-            }
-            if (bits != 0) {
+            if (mha_lane_sees(&here, mask, bias, first + lane.lc * NK, lane)) {
                 atomic_or(&votes[vote], 1);
             }
             /*
@@ -402,40 +527,11 @@ shared(const struct mha_params params, __global const void *query, __global cons
         }
 
         float s[MQ * NK], peak[MQ];
-        ulong seen = 0;
-        mha_tile_products(p, tile, query, key, past_key, first, lane, queries, keys, s);
-        const int whole = !masked & (first >= tile->all.first) & (first + TK <= tile->all.last);
-#pragma unroll
-        for (int r = 0; r < MQ; ++r) {
-            const struct mha_row_id id = mha_row_of(p, tile, r * LR + lane.lr, BQ);
-            float bias_row[NK];
-            uint bits = MHA_ALL_BITS;
-#pragma unroll
-            for (int n = 0; n < NK; ++n) {
-                bias_row[n] = 0.0f;
-            }
-            if (!whole) {
-                bits = mha_lane_bits(p, tile, id, mine, mask, bias, bias_row);
-            }
-            seen |= (ulong)bits << (r * NK);
-            any_seen |= bits != 0 ? 1u << r : 0u;
-            peak[r] =
-                mha_lane_scores(p, tile, id, mine, bits, bias_row, slopes, s + r * NK, -INFINITY);
-        }
+        mha_tile_products(&here, query, key, past_key, first, lane, queries, keys, s);
+        const ulong seen = mha_tile_scores(&here, mask, bias, slopes, first, lane, s, peak);
+        any_seen |= seen;
         mha_group_peaks(lane, weights, peak);
-#pragma unroll
-        for (int r = 0; r < MQ; ++r) {
-            const struct mha_row_id id = mha_row_of(p, tile, r * LR + lane.lr, BQ);
-            const float scale = mha_lane_raise(p, &sums[r], peak[r]);
-            if (scale != 1.0f) {
-#pragma unroll
-                for (int c = 0; c < PASSES; ++c) {
-                    o[r * PASSES + c] *= scale;
-                    o_rest[r * PASSES + c] *= scale;
-                }
-            }
-            mha_lane_weights(p, tile, id, mine, &sums[r], s + r * NK);
-        }
+        mha_tile_weights(&here, first, lane, peak, sums, o, o_rest, s);
 #pragma unroll
         for (int n = 0; n < NK; n += KC) {
 #pragma unroll
@@ -446,7 +542,7 @@ shared(const struct mha_params params, __global const void *query, __global cons
                 if (c == 0) {
                     mha_store_weights(s, seen, n, lane, weights);
                 }
-                mha_load_value_tile(p, tile, value, past_value, first, n, c * 4 * LC, lane.id, keys,
+                mha_load_value_tile(&here, value, past_value, first, n, c * 4 * LC, lane.id, keys,
                                     &special);
                 /* Weights and values are there, for all lanes. */
                 barrier(CLK_LOCAL_MEM_FENCE);
@@ -463,19 +559,21 @@ shared(const struct mha_params params, __global const void *query, __global cons
     barrier(CLK_LOCAL_MEM_FENCE);
 #pragma unroll
     for (int r = 0; r < MQ; ++r) {
-        const float l = sums[r].l - sums[r].l_rest;
         ((__local float *)weights)[(r * LR + lane.lr) * (4 * WEIGHT_ROW) + lane.lc] =
-            (any_seen >> r) & 1 ? l : MHA_HIDDEN;
+            (any_seen >> (r * NK)) & MHA_ALL_BITS ? sums[r].l - sums[r].l_rest : MHA_HIDDEN;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 #pragma unroll
     for (int r = 0; r < MQ; ++r) {
+        mem_fence(CLK_LOCAL_MEM_FENCE); /* see MHA_OPEN */
+        MHA_OPEN(&here);
         const int row = r * LR + lane.lr;
         const struct mha_row_id id = mha_row_of(p, tile, row, BQ);
-        float l;
-        const int row_seen = mha_group_sum(row, weights, &l);
+        const struct mha_row_sum sum =
+            mha_sum_row((__local const float *)weights + row * (4 * WEIGHT_ROW));
         if (mha_row_exists(p, tile, row, BQ)) {
-            const struct mha_sink joint = mha_end_row(p, sums[r].m, l, row_seen, id.head, sinks);
+            const struct mha_sink joint =
+                mha_end_row(p, sums[r].m, sum.l, sum.seen, id.head, sinks);
 #pragma unroll
             for (int c = 0; c < PASSES; ++c) {
                 mha_lane_store(p, tile, id, split, 4 * (c * LC + lane.lc), joint, o[r * PASSES + c],

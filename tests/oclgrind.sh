@@ -1,8 +1,6 @@
 #!/bin/sh
 # Runs a test program under the simulator Oclgrind:  oclgrind.sh PROGRAM [ARGUMENT...]
 #
-# OCLGRIND_UNINITIALIZED=0 leaves the check for uninitialised reads out.
-#
 # Oclgrind exits with 0 whatever it found, so its log decides: one line in it is a failure.
 set -eu
 
@@ -34,7 +32,7 @@ ulimit -s unlimited 2>/dev/null || true
 status=0
 env OCL_ICD_VENDORS="$work" OCLGRIND_LOG="$work/log" OCLGRIND_DATA_RACES=1 \
     OCLGRIND_BUILD_OPTIONS="-cl-opt-disable -D always_inline=noinline" \
-    OCLGRIND_UNINITIALIZED="${OCLGRIND_UNINITIALIZED:-1}" OCLGRIND_CHECK_API=1 CK_FORK=no "$@" || status=$?
+    OCLGRIND_UNINITIALIZED=1 OCLGRIND_CHECK_API=1 CK_FORK=no "$@" || status=$?
 
 if [ ! -e "$work/log" ]; then
     echo "Oclgrind wrote no log: the program used no OpenCL"

@@ -13,6 +13,9 @@
 /* Of packed keys and values: what stays in a core's cache. */
 #define HEAD_BYTES_MAX ((int64_t)128 * 1024)
 
+/* With fewer there is no choice of how to divide them. */
+#define HEADS_MIN 8
+
 /* Of a lane; beyond, compilers take minutes and the rows lie in memory. */
 #define REGISTERS_MAX 640
 
@@ -134,7 +137,7 @@ int64_t mha_shape_row_pitch(const struct mha_shape *shape, int64_t NQ)
     return NQ < rows ? NQ : mha_size_round_up(NQ, rows);
 }
 
-/* As the local arrays of kernels/shared.cl. */
+/* As the local arrays of kernels/shared.cl; 1024 bytes hold its struct mha_group and flags. */
 int64_t mha_shape_local_bytes(const struct mha_shape *shape, int64_t DK)
 {
     const struct mha_shared *s = &shape->shared;
@@ -145,7 +148,7 @@ int64_t mha_shape_local_bytes(const struct mha_shape *shape, int64_t DK)
     const int64_t query = rows * ((s->query ? mha_size_round_up(DK, s->DC) : s->DC) + 4);
     const int64_t key = keys * (s->DC + 4), value = chunk * 4 * s->LC;
     const int64_t weights = rows * (chunk + 4);
-    return (int64_t)sizeof(float) * (query + (key > value ? key : value) + weights + 4);
+    return (int64_t)sizeof(float) * (query + (key > value ? key : value) + weights) + 1024;
 }
 
 /* Scores and their sums, outputs and what rounding took from them, and what passes through. */
@@ -222,12 +225,22 @@ int64_t mha_shape_head_keys(int64_t NT)
     return keys;
 }
 
+/* Of the packed keys and values of a head. */
+static int64_t head_bytes(const struct mha_problem *p, int64_t VEC)
+{
+    const int64_t columns = p->desc.DK + mha_size_round_up(p->desc.DV, VEC);
+    return mha_size_mul(mha_shape_head_keys(p->NT), columns * (int64_t)sizeof(float));
+}
+
+int mha_shape_is_short(const struct mha_problem *p)
+{
+    return head_bytes(p, 16) <= HEAD_BYTES_MAX && mha_size_mul(p->desc.B, p->desc.HKV) >= HEADS_MIN;
+}
+
 static int heads_fit(const struct mha_problem *p, const struct mha_device *device,
                      const struct mha_shape *shape, char *reason, size_t size)
 {
-    const int64_t columns = p->desc.DK + mha_size_round_up(p->desc.DV, shape->tile.VEC);
-    const int64_t bytes =
-        mha_size_mul(mha_shape_head_keys(p->NT), columns * (int64_t)sizeof(float));
+    const int64_t bytes = head_bytes(p, shape->tile.VEC);
     REFUSE_IF(mha_tile_of(device).local != 1, "its work-items are for the cores of a CPU");
     REFUSE_IF(bytes > HEAD_BYTES_MAX,
               "a head takes %" PRId64 " bytes packed, at most %" PRId64 " are kept in a cache",
@@ -270,7 +283,10 @@ void mha_shape_key(const struct mha_problem *p, char *text, size_t size)
 {
     static const char *const types[] = {"f32", "f16", "bf16"};
     const gpu_mha_desc *d = &p->desc;
-    const char *kind = d->NQ <= DECODE_QUERIES_MAX ? "decode" : d->NQ < 64 ? "few" : "prefill";
+    const char *kind = d->NQ <= DECODE_QUERIES_MAX ? "decode"
+                       : mha_shape_is_short(p)     ? "short"
+                       : d->NQ < 64                ? "few"
+                                                   : "prefill";
     snprintf(text, size, "%s dk%d dv%d %s", kind, round_up_to_power(d->DK),
              round_up_to_power(d->DV), types[p->key.type]);
 }

@@ -85,8 +85,9 @@ int mha_shape_candidates(const struct mha_problem *problem, const struct mha_dev
                          struct mha_shape *list, int capacity);
 
 /*
- * The kind of problem that a tuning entry is for: "prefill dk64 dv64 f32". Three words for few or
- * many query rows and the head sizes, rounded up to a power of two, and the storage of the keys.
+ * The kind of problem that a tuning entry is for: "prefill dk64 dv64 f32". Words for few or
+ * many query rows, or many short sequences, the head sizes, rounded up to a power of two, and the
+ * storage of the keys.
  */
 void mha_shape_key(const struct mha_problem *problem, char *text, size_t size);
 
@@ -100,6 +101,9 @@ int64_t mha_shape_row_pitch(const struct mha_shape *shape, int64_t NQ);
 /* Rows of a tile, keys of a tile; local memory of a group, and about what a lane holds. */
 int mha_shape_rows(const struct mha_shape *shape);
 int mha_shape_keys(const struct mha_shape *shape);
+
+/* 1 for many short sequences, which kernels/heads.cl is for. */
+int mha_shape_is_short(const struct mha_problem *problem);
 
 /* Keys that a work-item of kernels/heads.cl has room for: NT, rounded up to a power of two. */
 int64_t mha_shape_head_keys(int64_t NT);

@@ -78,7 +78,8 @@ static struct mha_shape find_tile(const struct mha_problem *p, const struct mha_
     }
     shape.path = MHA_PATH_HEADS;
     const int64_t heads = mha_size_mul(p->desc.B, p->desc.HKV);
-    if (heads < (int64_t)HEADS_PER_UNIT * device->compute_units || !fits(p, device, &shape)) {
+    if (!mha_shape_is_short(p) || heads < (int64_t)HEADS_PER_UNIT * device->compute_units ||
+        !fits(p, device, &shape)) {
         shape.path = MHA_PATH_FUSED;
     }
     return shape;
@@ -88,7 +89,7 @@ void mha_shape_default(const struct mha_problem *p, const struct mha_device *dev
                        struct mha_shape *shape)
 {
     *shape = find_tile(p, device);
-    if (device->type & CL_DEVICE_TYPE_CPU) {
+    if (!(device->type & CL_DEVICE_TYPE_GPU)) {
         return;
     }
     if (device->local_is_global) {
@@ -160,15 +161,17 @@ int mha_shape_candidates(const struct mha_problem *p, const struct mha_device *d
     struct mha_shape shape;
     mha_shape_default(p, device, &shape);
     add(&found, p, device, &shape);
-    if (!(device->type & CL_DEVICE_TYPE_CPU)) {
+    if (device->type & CL_DEVICE_TYPE_GPU) {
         add_for_gpu(&found, p, device);
     }
     for (int t = 0; t < MHA_TUNING_ROWS; ++t) {
         if (device->type & mha_tuning_table[t].type) {
             shape = (struct mha_shape){.path = MHA_PATH_DECODE, .tile = mha_tuning_table[t].tile};
             add(&found, p, device, &shape);
-            shape.path = MHA_PATH_HEADS;
-            add(&found, p, device, &shape);
+            if (mha_shape_is_short(p)) {
+                shape.path = MHA_PATH_HEADS;
+                add(&found, p, device, &shape);
+            }
             shape.path = MHA_PATH_FUSED;
             add(&found, p, device, &shape);
         }

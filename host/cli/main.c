@@ -42,7 +42,7 @@ static void print_help(FILE *stream)
             "  GPU_MHA_LOG        off, error, warn, info or debug; warn if not set\n"
             "  GPU_MHA_CACHE_DIR  where built kernels and measured shapes are kept; off for nowhere\n"
             "  GPU_MHA_DATA_DIR   the folder of the demo's data\n"
-            "  GPU_MHA_TILE       MQ,VEC,NV,TB: the shape of the kernels' tile, for tuning\n"
+            "  GPU_MHA_TILE       which kernels to run and their shape, for tuning\n"
             "\n"
             "Exit codes: 0 done, 1 failed or a check did not pass, 2 wrong command line\n");
 }

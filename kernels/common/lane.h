@@ -85,11 +85,8 @@ MHA_INLINE struct mha_row_id mha_row_of(const struct mha_params *p, const struct
 MHA_INLINE int mha_row_exists(const struct mha_params *p, const struct mha_row_tile *tile, int row,
                               int rows)
 {
-    if (p->row_pitch < rows) {
-        const mha_i64 heads = (tile->g + 1) * (p->H / p->HKV) - tile->head;
-        return tile->query + row < heads * p->row_pitch;
-    }
-    return tile->query + row < p->NQ;
+    const mha_i64 heads = (tile->g + 1) * (p->H / p->HKV) - tile->head;
+    return tile->query + row < (p->row_pitch < rows ? heads * p->row_pitch : p->NQ);
 }
 
 /*
@@ -249,26 +246,23 @@ struct mha_lane_sums {
  * Raises m to `peak`, if that is larger. Returns what everything summed so far is to be multiplied
  * by, which has been done to l.
  */
-MHA_INLINE float mha_lane_raise(const struct mha_params *p, struct mha_lane_sums *sums, float peak)
+MHA_INLINE float mha_lane_raise(struct mha_lane_sums *sums, float unit, float peak)
 {
     if (!(peak > sums->m)) {
         return 1.0f;
     }
-    const float scale = mha_exp2((sums->m - peak) * mha_unit(p));
+    const float scale = mha_exp2((sums->m - peak) * unit);
     sums->l *= scale;
     sums->l_rest *= scale;
     sums->m = peak;
     return scale;
 }
 
-/* Scores of one row to weights, in place, dropout included. */
-MHA_INLINE void mha_lane_weights(const struct mha_params *p, const struct mha_row_tile *tile,
-                                 struct mha_row_id id, mha_i64 key, struct mha_lane_sums *sums,
-                                 float *s)
+/* Scores of one row to weights, in place; 2^(unit * x) = e^score (mha_unit). */
+MHA_INLINE void mha_lane_weights(struct mha_lane_sums *sums, float unit, float *s)
 {
     /* Visible scores that are all -inf must give exp(-inf) = 0, not exp(-inf + inf). */
     const float base = sums->m == -INFINITY ? 0.0f : sums->m;
-    const float unit = mha_unit(p);
     float sum = 0.0f;
 #pragma unroll
     for (int v = 0; v < NKV; ++v) {
@@ -281,9 +275,6 @@ MHA_INLINE void mha_lane_weights(const struct mha_params *p, const struct mha_ro
         sum += mha_sum_across(e);
     }
     mha_add(&sums->l, &sums->l_rest, sum);
-    if (p->dropout_threshold != 0) {
-        mha_drop_weights(p, tile->b * p->H + id.head, id.query, key, NK, s);
-    }
 }
 
 /* Columns [column, column + 4) of a row that is done, or of this split's part of it. */

@@ -68,7 +68,7 @@ MHA_INLINE MHA_CAT(ushort, VEC) mha_bf16_from_float_v(mha_floatv x)
  * nothing for x far from 0.
  */
 #define MHA_ROUNDER 12582912.0f
-#define MHA_LOWEST (-125.0f)
+#define MHA_LOWEST (-126.0f)
 #define MHA_LOG2_E 1.44269502f
 #define MHA_LOG2_E_REST 1.92596303e-8f
 #define MHA_LN_2 0.693147182f

@@ -14,7 +14,7 @@
 #endif
 #endif
 #ifndef MHA_PREFETCH
-#define MHA_PREFETCH(pointer)
+#define MHA_PREFETCH(pointer) ((void)(pointer))
 #endif
 
 #define MHA_PREFETCH_LINE 64

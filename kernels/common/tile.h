@@ -115,20 +115,22 @@ MHA_INLINE MHA_WIDE void mha_score_chain(const float *q, MHA_PACKED const float 
                                          mha_floatv *sum)
 {
 #pragma unroll
-    for (int d = 0; d < CHAIN; ++d) {
-        if (d < count) {
-            mha_floatv key[NV];
+    for (int x = 0; x < MR * NV; ++x) {
+        sum[x] = 0.0f;
+    }
+#pragma unroll 4
+    for (int d = 0; d < count; ++d) {
+        mha_floatv key[NV];
+#pragma unroll
+        for (int n = 0; n < NV; ++n) {
+            key[n] = MHA_LOAD_PACKED(k + d * KT + n * VEC);
+        }
+#pragma unroll
+        for (int r = 0; r < MR; ++r) {
+            const mha_floatv x = (mha_floatv)(q[r * DKP + d]);
 #pragma unroll
             for (int n = 0; n < NV; ++n) {
-                key[n] = MHA_LOAD_PACKED(k + d * KT + n * VEC);
-            }
-#pragma unroll
-            for (int r = 0; r < MR; ++r) {
-                const mha_floatv x = (mha_floatv)(q[r * DKP + d]);
-#pragma unroll
-                for (int n = 0; n < NV; ++n) {
-                    sum[r * NV + n] = d == 0 ? x * key[n] : MHA_FMA(x, key[n], sum[r * NV + n]);
-                }
+                sum[r * NV + n] = MHA_FMA(x, key[n], sum[r * NV + n]);
             }
         }
     }
@@ -250,7 +252,11 @@ struct mha_run {
     MHA_INLINE MHA_WIDE void MHA_CAT(mha_value_chain_, COLUMNS)(                                   \
         const float *w, MHA_PACKED const float *v, mha_floatv *sum)                                \
     {                                                                                              \
-        _Pragma("unroll") for (int j = 0; j < MHA_KEYS_CHAIN; ++j)                                 \
+        _Pragma("unroll") for (int x = 0; x < MR * COLUMNS; ++x)                                   \
+        {                                                                                          \
+            sum[x] = 0.0f;                                                                         \
+        }                                                                                          \
+        _Pragma("unroll 4") for (int j = 0; j < MHA_KEYS_CHAIN; ++j)                               \
         {                                                                                          \
             mha_floatv value[COLUMNS];                                                             \
             _Pragma("unroll") for (int n = 0; n < COLUMNS; ++n)                                    \
@@ -262,8 +268,7 @@ struct mha_run {
                 const mha_floatv x = (mha_floatv)(w[r * KB + j]);                                  \
                 _Pragma("unroll") for (int n = 0; n < COLUMNS; ++n)                                \
                 {                                                                                  \
-                    sum[r * COLUMNS + n] =                                                         \
-                        j == 0 ? x * value[n] : MHA_FMA(x, value[n], sum[r * COLUMNS + n]);        \
+                    sum[r * COLUMNS + n] = MHA_FMA(x, value[n], sum[r * COLUMNS + n]);             \
                 }                                                                                  \
             }                                                                                      \
         }                                                                                          \

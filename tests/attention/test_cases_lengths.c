@@ -10,7 +10,7 @@
 
 #define SMALL .DK = 5, .DV = 3
 
-static const char *const tiles[] = {NULL, "12,16,2,8", "6,8,2,16", "6,4,2,32", "1,4,2,2"};
+static const char *const tiles[] = {NULL, "12,16,1,16", "6,8,2,16", "6,4,2,32", "1,4,2,2"};
 #define TILE_COUNT ((int)(sizeof tiles / sizeof tiles[0]))
 
 static void set_tile(int n)

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const tiles[] = {"12,16,2,8", "6,4,2,32", "1,4,2,2"};
+static const char *const tiles[] = {"12,16,1,16", "6,4,2,32", "1,4,2,2"};
 
 static struct attention_spec problem(int tile)
 {

@@ -9,7 +9,7 @@
 #include <check.h>
 #include <stdlib.h>
 
-static const char *const tiles[] = {"12,16,2,8", "6,8,2,16", "6,4,2,32", "1,4,2,2", "12,16,1,4"};
+static const char *const tiles[] = {"12,16,1,16", "6,8,2,16", "6,4,2,32", "1,4,2,2", "12,16,1,4"};
 
 static const gpu_mha_method methods[] = {GPU_MHA_FUSED, GPU_MHA_STAGED};
 

@@ -10,6 +10,7 @@ F32, F16 = 0, 1
 I32 = 1
 BOTTOM_RIGHT = 1
 CL_MEM_READ_WRITE, CL_MEM_USE_HOST_PTR = 1, 8
+ALIGNMENT = 128  # bytes
 
 
 class Tensor(ctypes.Structure):
@@ -126,6 +127,16 @@ class Device:
         return Buffer(mem, 0)
 
 
+def aligned(array):
+    """A copy that begins where a driver's own buffers do; NumPy's begin in the middle of a cache
+    line, and then each vector lies in two."""
+    room = np.empty(array.nbytes + ALIGNMENT, np.uint8)
+    begin = -room.ctypes.data % ALIGNMENT
+    copy = room[begin:begin + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
+
+
 class Operation:
     """One shape on one device; run(i) computes copy i of the inputs and waits for it."""
 
@@ -167,10 +178,11 @@ class Layer(Operation):
         device.check(device.lib.gpu_mha_layer_plan_create(device.context, byref(desc),
                                                           byref(self.plan)))
         # What the buffers lie over is kept here.
-        self.inputs = inputs
-        self.workspace = np.zeros(device.lib.gpu_mha_plan_workspace_bytes(self.plan), np.uint8)
-        self.output = np.zeros(inputs[0][0].shape, shape.dtype)
-        self.buffers = [self.bind(*copy) for copy in inputs]
+        size = device.lib.gpu_mha_plan_workspace_bytes(self.plan)
+        self.inputs = [tuple(aligned(array) for array in copy) for copy in inputs]
+        self.workspace = aligned(np.zeros(size, np.uint8))
+        self.output = aligned(np.zeros(inputs[0][0].shape, shape.dtype))
+        self.buffers = [self.bind(*copy) for copy in self.inputs]
 
     def bind(self, values, weights, biases):
         given = self.device.buffer(values)
@@ -206,9 +218,9 @@ class Attention(Operation):
         device.check(device.lib.gpu_mha_plan_create(device.context, byref(desc), byref(self.plan)))
         size = device.lib.gpu_mha_plan_workspace_bytes(self.plan)
         # What the buffers lie over is kept here.
-        self.inputs = inputs
-        self.workspace = np.zeros(max(size, 1), np.uint8)
-        self.output = np.zeros(inputs[0][0].shape, shape.dtype)
+        self.inputs = [tuple(aligned(array) for array in copy) for copy in inputs]
+        self.workspace = aligned(np.zeros(max(size, 1), np.uint8))
+        self.output = aligned(np.zeros(inputs[0][0].shape, shape.dtype))
         self.lengths = shape.lengths
         workspace = device.buffer(self.workspace)
         output = device.buffer(self.output)
@@ -217,7 +229,7 @@ class Attention(Operation):
             Buffers(struct_size=ctypes.sizeof(Buffers), query=device.buffer(query),
                     key=device.buffer(key), value=device.buffer(value), key_lengths=lengths,
                     output=output, workspace=workspace if size else Buffer())
-            for query, key, value in inputs
+            for query, key, value in self.inputs
         ]
 
     def enqueue(self, copy):

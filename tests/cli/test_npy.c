@@ -700,7 +700,7 @@ static Suite *npy_suite(void)
     TCase *files = tcase_create("files"), *values = tcase_create("values");
 
     tcase_add_checked_fixture(files, enter_folder, leave_folder);
-    tcase_set_timeout(files, 60);
+    tcase_set_timeout(files, 240);
     tcase_add_test(files, reads_all_versions);
     tcase_add_loop_test(files, reads_every_type_in_both_byte_orders, 0,
                         sizeof elements / sizeof elements[0]);
@@ -722,7 +722,7 @@ static Suite *npy_suite(void)
     tcase_add_test(files, keeps_the_old_file_when_the_disk_is_full);
     suite_add_tcase(suite, files);
 
-    tcase_set_timeout(values, 60);
+    tcase_set_timeout(values, 240);
     tcase_add_loop_test(values, decodes_and_encodes_all_65536_values, 0, 2);
     tcase_add_loop_test(values, rounds_to_nearest_even, 0, 2);
     tcase_add_test(values, converts_whole_arrays);

@@ -1,6 +1,7 @@
 /* Matrix products for tests; see product.h. */
 #include "harness/product.h"
 
+#include "cl/tile.h"
 #include "harness/assertions.h"
 #include "reference/reference.h"
 
@@ -198,8 +199,20 @@ void product_check(const struct matrix *a, const struct matrix *w, const struct 
     free(bound);
 }
 
+/* As the launch on a device with another number of cores may be. */
+static void set_block(struct mha_gemm *gemm, const int *block)
+{
+    struct mha_tile tile;
+    ASSERT_OK(mha_tile_choose(&product_context->device, gemm->shape.M, 0, &tile));
+    gemm->block_rows = block[0];
+    gemm->block_columns = block[1];
+    gemm->product_items =
+        mha_size_mul(mha_size_ceil_div(gemm->shape.M, (int64_t)tile.MQ * block[0]),
+                     mha_size_ceil_div(gemm->column_tiles, block[1]));
+}
+
 void product_try(const struct product_shape *shape, const struct mha_gemm_kind *kind,
-                 cl_command_queue queue, uint64_t seed)
+                 cl_command_queue queue, const int *block, uint64_t seed)
 {
     struct rng rng;
     struct matrix a, w, bias, c;
@@ -219,6 +232,9 @@ void product_try(const struct product_shape *shape, const struct mha_gemm_kind *
     product_prepare(&gemm, kind, &a, &w, &c);
     if (shape->split > 0) {
         gemm.rows = shape->split;
+    }
+    if (block != NULL) {
+        set_block(&gemm, block);
     }
     struct matrix *added = shape->has_bias && kind->adds_bias ? &bias : NULL;
     product_run(&gemm, queue, &a, &w, added, &c);

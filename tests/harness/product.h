@@ -45,7 +45,8 @@ void product_check(const struct matrix *a, const struct matrix *w, const struct 
 
 /*
  * A product of random matrices, all strides and offsets different: prepared, run and checked. With
- * `split` > 0 CLBlast puts so many rows into a launch.
+ * `split` > 0 CLBlast puts so many rows into a launch. `block`, if not NULL, is how many tiles of
+ * rows and of columns a work-item of the tile kernel owns.
  */
 struct product_shape {
     int64_t M, N, K, split;
@@ -53,6 +54,6 @@ struct product_shape {
 };
 
 void product_try(const struct product_shape *shape, const struct mha_gemm_kind *kind,
-                 cl_command_queue queue, uint64_t seed);
+                 cl_command_queue queue, const int *block, uint64_t seed);
 
 #endif

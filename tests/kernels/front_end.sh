@@ -25,12 +25,13 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 
 # compile FILE OPTION...; __OPENCL_VERSION__ is what drivers define and a bare compiler does not.
-# Functions of headers that have been written out in a source look unused.
+# Functions of headers that have been written out in a source look unused. The target spir64 is one
+# that may have sub-groups; its headers declare them where a definition says so.
 compile() {
     file=$1
     shift
-    "$compiler" -x cl -cl-std=CL1.2 -Xclang -finclude-default-header -fsyntax-only \
-        -D __OPENCL_VERSION__=120 -Wall -Wextra -Wdouble-promotion \
+    "$compiler" -x cl -target spir64 -cl-std=CL1.2 -Xclang -finclude-default-header -fsyntax-only \
+        -D __OPENCL_VERSION__=120 -D cl_khr_subgroups=1 -Wall -Wextra -Wdouble-promotion \
         -Wshadow -Wno-unused-function -Werror \
         -I "$kernels" "$@" "$file"
 }
@@ -48,12 +49,15 @@ kernel_names() {
     cat "$@" | tr '\n' ' ' | grep -oE '__kernel[^{;]*\{' | sed -n 's/.*void \([a-z_0-9]*\)(.*/\1/p'
 }
 
-# Each source once with each set of options, whatever asked for it.
+# Each source once with each set of options, whatever asked for it: check sum, options, path.
 for list in "$work"/*/builds.tsv; do
-    while IFS='	' read -r _ _ source options; do
-        sum=$(cksum <"${list%/*}/$source")
-        printf '%s\t%s\t%s\n' "$sum" "$options" "${list%/*}/$source"
-    done <"$list"
+    (
+        cd "${list%/*}"
+        cksum ./*.cl
+        cat builds.tsv
+    ) | awk -F '\t' -v directory="${list%/*}" '
+        NF < 4 { split($0, word, " "); sum[word[3]] = word[1]; next }
+        { print sum["./" $3] "\t" $4 "\t" directory "/" $3 }'
 done | sort -t '	' -k 1,2 -u >"$work/jobs"
 compiled=0
 while IFS='	' read -r _ options path; do

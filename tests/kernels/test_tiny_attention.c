@@ -11,7 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const tiles[] = {"1,4,2,2", "6,4,2,32"};
+/* The first two serve both methods, the kernels for GPUs the fused one alone. */
+static const char *const tiles[] = {"1,4,2,2", "6,4,2,32", "shared 2,4,2,4,16,2,0,0",
+                                    "shared 1,8,1,4,16,4,1,0", "rows 2,4,8"};
+enum { STAGED_TILES = 2, TILES = 5 };
 
 static struct attention_spec problem(int tile)
 {
@@ -65,13 +68,17 @@ START_TEST(fused_with_special_numbers)
     spec.desc.causal = 1;
     spec.out_of_order = 1;
     attention_check(&spec, NULL);
+    spec.desc.NK = 70; /* tiles that all rows see whole, and some that none sees */
+    spec.desc.NQ = 3;
+    attention_check(&spec, NULL);
 }
 END_TEST
 
-/* On the smallest tile, whose blocks are few keys, the keys of one row are split. */
+/* On the small tiles, whose blocks are few keys, the keys of one row are split. */
 START_TEST(split_and_merged)
 {
-    struct attention_spec spec = problem(0);
+    static const int small[] = {0, 2, 3, 4};
+    struct attention_spec spec = problem(small[_i]);
     char plan[64];
 
     spec.desc.B = spec.desc.H = 1;
@@ -127,11 +134,11 @@ int main(void)
 
     tcase_set_timeout(tcase, 300);
     tcase_add_checked_fixture(tcase, attention_open, attention_close);
-    tcase_add_loop_test(tcase, fused_with_everything, 0, 2);
-    tcase_add_loop_test(tcase, fused_with_special_numbers, 0, 2);
-    tcase_add_test(tcase, split_and_merged);
-    tcase_add_loop_test(tcase, staged_with_every_output, 0, 2);
-    tcase_add_loop_test(tcase, nothing_visible, 0, 2);
+    tcase_add_loop_test(tcase, fused_with_everything, 0, TILES);
+    tcase_add_loop_test(tcase, fused_with_special_numbers, 0, TILES);
+    tcase_add_loop_test(tcase, split_and_merged, 0, 4);
+    tcase_add_loop_test(tcase, staged_with_every_output, 0, STAGED_TILES);
+    tcase_add_loop_test(tcase, nothing_visible, 0, TILES);
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_NORMAL);
     int failures = srunner_ntests_failed(runner);

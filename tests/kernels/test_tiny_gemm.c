@@ -16,7 +16,7 @@ START_TEST(products)
 {
     static const char *const tiles[] = {"4,4,2,2", "6,4,1,2"};
     ck_assert_int_eq(setenv("GPU_MHA_TILE", tiles[_i % 2], 1), 0);
-    product_try(&shapes[_i / 2], &mha_gemm_tile, product_ordered, 400 + (uint64_t)_i);
+    product_try(&shapes[_i / 2], &mha_gemm_tile, product_ordered, NULL, 400 + (uint64_t)_i);
 }
 END_TEST
 

@@ -29,13 +29,14 @@ static const struct product_shape shapes[] = {
 
 START_TEST(products_on_an_in_order_queue)
 {
-    product_try(&shapes[_i / KINDS], kinds[_i % KINDS], product_ordered, 100 + (uint64_t)_i);
+    product_try(&shapes[_i / KINDS], kinds[_i % KINDS], product_ordered, NULL, 100 + (uint64_t)_i);
 }
 END_TEST
 
 START_TEST(products_on_an_out_of_order_queue)
 {
-    product_try(&shapes[_i / KINDS], kinds[_i % KINDS], product_unordered, 200 + (uint64_t)_i);
+    product_try(&shapes[_i / KINDS], kinds[_i % KINDS], product_unordered, NULL,
+                200 + (uint64_t)_i);
 }
 END_TEST
 
@@ -45,7 +46,22 @@ START_TEST(products_of_every_tile)
     static const char *const tiles[] = {"12,16,2,8", "6,8,2,16", "6,4,2,32", "1,4,2,2", "5,16,1,3"};
     ck_assert_int_eq(setenv("GPU_MHA_TILE", tiles[_i], 1), 0);
     for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; ++s) {
-        product_try(&shapes[s], &mha_gemm_tile, product_ordered, 300 + s);
+        product_try(&shapes[s], &mha_gemm_tile, product_ordered, NULL, 300 + s);
+    }
+}
+END_TEST
+
+/* Blocks that divide neither rows nor columns, and the largest ones. */
+START_TEST(products_of_every_block)
+{
+    static const int columns[] = {1, 2, 3, 5, 12};
+    ck_assert_int_eq(setenv("GPU_MHA_TILE", "6,8,2,16", 1), 0);
+    for (int rows = 1; rows <= 4; ++rows) {
+        for (size_t c = 0; c < sizeof columns / sizeof columns[0]; ++c) {
+            const struct product_shape shape = {40, 165, 19, 0, 1};
+            const int block[] = {rows, columns[c]};
+            product_try(&shape, &mha_gemm_tile, product_ordered, block, 500 + c);
+        }
     }
 }
 END_TEST
@@ -202,6 +218,7 @@ int main(void)
     tcase_add_loop_test(tests, products_on_an_in_order_queue, 0, shape_count * KINDS);
     tcase_add_loop_test(tests, products_on_an_out_of_order_queue, 0, shape_count * KINDS);
     tcase_add_loop_test(tests, products_of_every_tile, 0, 5);
+    tcase_add_test(tests, products_of_every_block);
     tcase_add_loop_test(tests, a_large_product_keeps_to_its_scratch_and_nan_to_its_row, 0, KINDS);
     tcase_add_loop_test(tests, an_empty_product_launches_nothing, 0, 2);
     tcase_add_loop_test(tests, what_cannot_be_counted_is_unsupported, 0, 2);

@@ -127,7 +127,10 @@ static const char *device_text(cl_device_info query)
     }
 }
 
-/* 1 and the number, or 0. Their sizes differ, so they come in the width that the query has. */
+/* Queries of extensions, whose headers are not everywhere. */
+enum { WARP_SIZE_NV = 0x4003, WAVEFRONT_WIDTH_AMD = 0x4043, SUB_GROUP_SIZES_INTEL = 0x4108 };
+
+/* The number and the size that the query has; 0 if it is none that is known. */
 static size_t device_number(cl_device_info query, cl_ulong *number)
 {
     switch (query) {
@@ -139,6 +142,10 @@ static size_t device_number(cl_device_info query, cl_ulong *number)
         return sizeof(cl_uint);
     case CL_DEVICE_MAX_COMPUTE_UNITS:
         *number = device->compute_units;
+        return sizeof(cl_uint);
+    case WARP_SIZE_NV:
+    case WAVEFRONT_WIDTH_AMD:
+        *number = device->lanes;
         return sizeof(cl_uint);
     case CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT:
     case CL_DEVICE_PREFERRED_VECTOR_WIDTH_FLOAT:
@@ -206,6 +213,13 @@ CL_API_ENTRY cl_int CL_API_CALL clGetDeviceInfo(cl_device_id id, cl_device_info 
     const size_t sizes[3] = {device->work_group_max, device->work_group_max, 64};
     if (query == CL_DEVICE_MAX_WORK_ITEM_SIZES) {
         return answer(sizes, sizeof sizes, room, out, size_out);
+    }
+    size_t asked[4] = {0}, count = 0;
+    for (; count < 4 && device->sub_groups[count] != 0; ++count) {
+        asked[count] = device->sub_groups[count];
+    }
+    if ((int)query == SUB_GROUP_SIZES_INTEL && count > 0) {
+        return answer(asked, count * sizeof *asked, room, out, size_out);
     }
     cl_ulong number = 0;
     const size_t size = device_number(query, &number);

@@ -16,6 +16,7 @@ struct driver_device {
     cl_uint vendor_id;
     cl_device_type type;
     cl_uint compute_units, vector_width, lanes; /* lanes run in step */
+    cl_uint sub_groups[4];                      /* sizes that a kernel may ask for, Intel's */
     size_t work_group_max;
     cl_ulong local_bytes, global_bytes;
     cl_device_local_mem_type local_type;
