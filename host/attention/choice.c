@@ -10,6 +10,17 @@
 
 _Static_assert(MHA_SHAPE_TEXT <= MHA_TUNED_WORD, "a shape is one word of the tuning file");
 
+void mha_choice_key(const struct mha_problem *problem, const struct mha_device *device,
+                    char key[MHA_TUNED_WORD])
+{
+    struct mha_shape shape;
+    char kind[MHA_SHAPE_TEXT], text[MHA_SHAPE_TEXT];
+    mha_shape_key(problem, kind, sizeof kind);
+    mha_shape_default(problem, device, &shape);
+    mha_shape_text(&shape, text, sizeof text);
+    snprintf(key, MHA_TUNED_WORD, "%.32s, %.29s", kind, text);
+}
+
 int mha_choice_tuned(gpu_mha_context *context, const struct mha_problem *problem,
                      struct mha_shape *shape, struct mha_tuned_entry *entry)
 {
@@ -17,7 +28,7 @@ int mha_choice_tuned(gpu_mha_context *context, const struct mha_problem *problem
     if (mha_shape_is_staged(problem)) {
         return 0;
     }
-    mha_shape_key(problem, key, sizeof key);
+    mha_choice_key(problem, &context->device, key);
     if (!mha_tuned_get(context->tuned, key, entry)) {
         return 0;
     }

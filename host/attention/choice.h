@@ -7,7 +7,15 @@
 #include "cl/tuned.h"
 
 /*
- * 1, and the shape that was measured to be best for problems of this kind on the context's device.
+ * The key of the problem in the tuning file: its kind, and the shape that the tables have for it.
+ * Where they tell two problems of one kind apart, by lengths or the number of heads, what is best
+ * for one says nothing about the other.
+ */
+void mha_choice_key(const struct mha_problem *problem, const struct mha_device *device,
+                    char key[MHA_TUNED_WORD]);
+
+/*
+ * 1, and the shape that was measured to be best for problems of this key on the context's device.
  * An entry that is no shape is forgotten with a line in the log. The shape may not fit this very
  * problem: mha_variant_choose looks.
  */

@@ -88,6 +88,7 @@ static gpu_mha_status tune(struct job *job, const gpu_mha_tune_options *options,
     /* Says what is over a limit of the kernels. */
     MHA_TRY(mha_variant_choose(job->problem, &context->device, NULL, &variant));
     mha_shape_key(job->problem, contest.kind, sizeof contest.kind);
+    mha_choice_key(job->problem, &context->device, contest.key);
     contest.count =
         mha_shape_candidates(job->problem, &context->device, job->shapes, MHA_CONTEST_MAX);
     for (int c = 0; c < contest.count; ++c) {

@@ -79,9 +79,9 @@ static gpu_mha_status run(void *state, int index, cl_command_queue queue, uint64
     (void)turn; /* a product of this size is bound by its arithmetic */
     mha_chain_begin(&chain, queue, 0, NULL);
     const gpu_mha_buffer none = {NULL, 0}, scratch = {job->scratch, 0};
-    const gpu_mha_status status =
-        mha_gemm_launch(gemm, &chain, (gpu_mha_buffer){job->a, 0}, (gpu_mha_buffer){job->w, 0}, none,
-                        (gpu_mha_buffer){job->c, 0}, gemm->scratch_bytes > 0 ? scratch : none);
+    const gpu_mha_status status = mha_gemm_launch(
+        gemm, &chain, (gpu_mha_buffer){job->a, 0}, (gpu_mha_buffer){job->w, 0}, none,
+        (gpu_mha_buffer){job->c, 0}, gemm->scratch_bytes > 0 ? scratch : none);
     return mha_chain_end(&chain, status, NULL);
 }
 
@@ -162,8 +162,12 @@ gpu_mha_status gpu_mha_tune_product(gpu_mha_context *context, int64_t M, int64_t
     MHA_TRY(mha_context_resolve(context, &context));
 
     struct job job = {.context = context, .shape = {M, N, K, K, K, N}};
-    struct mha_contest contest = {
-        .kind = MHA_GEMM_KEY, .count = MHA_GEMM_KINDS, .job = &job, .prepare = prepare, .run = run};
+    struct mha_contest contest = {.kind = MHA_GEMM_KEY,
+                                  .key = MHA_GEMM_KEY,
+                                  .count = MHA_GEMM_KINDS,
+                                  .job = &job,
+                                  .prepare = prepare,
+                                  .run = run};
     for (int k = 0; k < MHA_GEMM_KINDS; k++) {
         snprintf(contest.entrants[k].text, sizeof contest.entrants[k].text, "%s",
                  mha_gemm_candidate(&context->device, k)->name);

@@ -283,7 +283,7 @@ void mha_contest_finish(const struct mha_contest *contest, gpu_mha_context *cont
 {
     const struct mha_entrant *best = &contest->entrants[winner];
     struct mha_tuned_entry entry = {.nanoseconds = best->median_ns};
-    memcpy(entry.key, contest->kind, sizeof entry.key);
+    memcpy(entry.key, contest->key, sizeof entry.key);
     memcpy(entry.value, best->text, sizeof entry.value);
     int kept = 0;
     if (!options->dry_run) {

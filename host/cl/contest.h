@@ -23,7 +23,8 @@ struct mha_entrant {
 };
 
 struct mha_contest {
-    char kind[MHA_TUNED_WORD]; /* the key in the tuning file */
+    char kind[MHA_TUNED_WORD]; /* of problem, for people */
+    char key[MHA_TUNED_WORD];  /* in the tuning file */
     int count;
     struct mha_entrant entrants[MHA_CONTEST_MAX]; /* 0 is the default */
     int rounds;

