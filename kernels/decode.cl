@@ -16,6 +16,9 @@
 #include "common/online.h"
 #include "common/prefetch.h"
 
+/* The kernel that runs after: one program is built faster than two. */
+#include "merge.cl"
+
 #if !defined(KEY_TYPE) || !defined(VALUE_TYPE)
 #error "KEY_TYPE and VALUE_TYPE must be defined"
 #endif

@@ -20,6 +20,10 @@
  */
 #include "common/fused.h"
 
+/* The kernels that run before and after: one program is built faster than three. */
+#include "merge.cl"
+#include "pack.cl"
+
 __kernel MHA_WIDE void fused(const struct mha_params p, __global const void *query,
                              __global const uchar *mask, __global const void *bias,
                              __global const void *key_lengths, __global const float *slopes,

@@ -188,6 +188,17 @@ static void lane_options(struct mha_options *options, const struct mha_attention
     mha_options_int(options, "DV", p->desc.DV);
 }
 
+/* Kernels that stand in the program of the one they run with are built with it. */
+static const char *file_of(const struct mha_attention *a, const struct mha_stage *stage)
+{
+    const enum mha_path path = a->variant.shape.path;
+    const int merges = stage == &mha_stage_merge_splits;
+    const int packs = stage == &mha_stage_pack_key || stage == &mha_stage_pack_value;
+    return path == MHA_PATH_FUSED && (merges || packs) ? mha_stage_fused.file
+           : path == MHA_PATH_DECODE && merges         ? mha_stage_decode.file
+                                                       : stage->file;
+}
+
 gpu_mha_status mha_stage_prepare(struct mha_attention *a, gpu_mha_context *context,
                                  const struct mha_stage *stage)
 {
@@ -195,6 +206,7 @@ gpu_mha_status mha_stage_prepare(struct mha_attention *a, gpu_mha_context *conte
     const int64_t items = stage->items(a);
     MHA_RETURN_IF(!mha_size_fits(items), GPU_MHA_UNSUPPORTED,
                   "%s needs more work-items than this machine can address", stage->kernel);
+    const char *file = file_of(a, stage);
     struct mha_options options = {{0}};
     size_t local = v->shape.tile.local;
     if (stage == &mha_stage_shared || stage == &mha_stage_rows) {
@@ -206,14 +218,14 @@ gpu_mha_status mha_stage_prepare(struct mha_attention *a, gpu_mha_context *conte
     if (stage->build == MHA_STAGE_HEADS) {
         mha_options_int(&options, "HEAD_KEYS", mha_shape_head_keys(a->problem.NT));
     }
-    if (stage->build == MHA_STAGE_TYPED) {
+    if (stage->build == MHA_STAGE_TYPED || file == mha_stage_decode.file) {
         mha_options_int(&options, "KEY_TYPE", a->problem.key.type);
         mha_options_int(&options, "VALUE_TYPE", a->problem.value.type);
     }
     const int index = a->stage_count;
     const gpu_mha_status status =
-        mha_kernel_create(context->programs, &context->device, stage->file, stage->kernel, &options,
-                          local, &a->kernels[index]);
+        mha_kernel_create(context->programs, &context->device, file, stage->kernel, &options, local,
+                          &a->kernels[index]);
     mha_options_free(&options);
     if (status == GPU_MHA_OK) {
         a->stages[index] = stage;
