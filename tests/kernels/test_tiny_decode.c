@@ -13,6 +13,9 @@
  */
 START_TEST(decoding)
 {
+    /* Oclgrind 21.10 loses track of what is initialised where a vector of 8 is halved. */
+    const int narrow = getenv("OCLGRIND_UNINITIALIZED") != NULL;
+
     for (int n = 0; n < 4; n++) {
         struct attention_spec spec = {
             .desc = {.B = 2, .HKV = 1, .DK = 5, .DV = 3, .lse = 1, .method = GPU_MHA_FUSED},
@@ -22,7 +25,7 @@ START_TEST(decoding)
         char plan[64];
 
         spec.seed = 3 + (uint64_t)n;
-        spec.tile = n % 2 == 0 ? "0,4,2,2" : "0,8,2,2";
+        spec.tile = n % 2 == 0 || narrow ? "0,4,2,2" : "0,8,2,2";
         spec.desc.H = 3;
         spec.desc.NQ = n % 2 + 1;
         spec.desc.NK = n < 2 ? 11 : 141;
