@@ -21,7 +21,9 @@ static const struct mha_tuning mha_tuning_table[] = {
     /* type             width MQ VEC NV TB local */
     {CL_DEVICE_TYPE_CPU, 16, {12, 16, 1, 16, 1}},
     {CL_DEVICE_TYPE_CPU, 8, {6, 8, 2, 16, 1}},
-    {CL_DEVICE_TYPE_CPU, 0, {6, 4, 2, 32, 1}},
+    {CL_DEVICE_TYPE_CPU, 4, {6, 4, 2, 32, 1}},
+    /* No vectors of its own: work-items are its lanes, and its compiler (llvmpipe) is slow. */
+    {CL_DEVICE_TYPE_CPU, 0, {1, 4, 1, 2, 32}},
     {CL_DEVICE_TYPE_ALL, 0, {1, 4, 2, 2, 64}},
 };
 

@@ -166,6 +166,10 @@ START_TEST(a_device_gets_the_kernels_made_for_it)
     ck_assert_int_eq(shape.path, MHA_PATH_FUSED);
     device.type = CL_DEVICE_TYPE_CPU;
     device.local_bytes = 65536;
+    mha_shape_default(&step, &device, &shape); /* without vectors nothing large is built */
+    ck_assert_int_eq(shape.path, MHA_PATH_FUSED);
+    ck_assert_int_eq(shape.tile.MQ, 1);
+    device.native_vector_width_float = 8;
     mha_shape_default(&prefill, &device, &shape);
     ck_assert_int_eq(shape.path, MHA_PATH_FUSED);
     mha_shape_default(&step, &device, &shape);
