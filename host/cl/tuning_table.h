@@ -1,9 +1,10 @@
 /*
  * Shapes of the register tile by kind of device and width of its float vectors. Data only.
  *
- * A tile of MQ x (NV * VEC) sums must fit the registers beside NV keys and a broadcast: 32
- * registers of 16 floats hold 12 x 2, 16 registers of 8 or 4 hold 6 x 2. On a GPU a work-item is
- * one lane with few registers, and the rows of a work-group share each key they read.
+ * The chains of MQ x NV vectors that are summed at a time must fit the registers, where there are
+ * enough their groups as well (kernels/common/tile.h), beside the keys: 32 registers hold 12 x 1 of
+ * both, 16 registers 6 x 2 chains. On a GPU a work-item is one lane with few registers, and the
+ * rows of a work-group share each key they read; NV 2 there makes Intel's compiler abort.
  */
 #ifndef MHA_CL_TUNING_TABLE_H
 #define MHA_CL_TUNING_TABLE_H
@@ -24,7 +25,7 @@ static const struct mha_tuning mha_tuning_table[] = {
     {CL_DEVICE_TYPE_CPU, 4, {6, 4, 2, 32, 1}},
     /* No vectors of its own: work-items are its lanes, and its compiler (llvmpipe) is slow. */
     {CL_DEVICE_TYPE_CPU, 0, {1, 4, 1, 2, 32}},
-    {CL_DEVICE_TYPE_ALL, 0, {1, 4, 2, 2, 64}},
+    {CL_DEVICE_TYPE_ALL, 0, {1, 4, 1, 4, 64}},
 };
 
 #define MHA_TUNING_ROWS ((int)(sizeof mha_tuning_table / sizeof mha_tuning_table[0]))
