@@ -26,7 +26,7 @@ MHA_INLINE void mha_prefetch_head(const struct mha_params *p, mha_i64 head, mha_
                                   mha_i64 parts, __global const void *query,
                                   __global const void *key, __global const void *value,
                                   __global const void *past_key, __global const void *past_value,
-                                  __global const void *key_lengths)
+                                  __global const void *key_lengths, __global const void *output)
 {
     if (head >= p->B * p->HKV) {
         return;
@@ -44,8 +44,9 @@ MHA_INLINE void mha_prefetch_head(const struct mha_params *p, mha_i64 head, mha_
     }
     const mha_i64 group = p->H / p->HKV, rows = group * p->NQ;
     for (mha_i64 x = part * rows / parts; x < (part + 1) * rows / parts; ++x) {
-        mha_prefetch_row(query, p->query_type,
-                         mha_row(p->query, b, g * group + x / p->NQ, x % p->NQ), DK);
+        const mha_i64 h = g * group + x / p->NQ, i = x % p->NQ;
+        mha_prefetch_row(query, p->query_type, mha_row(p->query, b, h, i), DK);
+        mha_prefetch_row(output, p->output_type, mha_row(p->output, b, h, i), DV);
     }
 }
 
@@ -78,7 +79,7 @@ __kernel MHA_WIDE void heads(const struct mha_params p, __global const void *que
     const mha_i64 row_tiles = (p.NQ + MQ - 1) / MQ;
     for (mha_i64 x = 0; x < group * row_tiles; ++x) {
         mha_prefetch_head(&p, item + 1, x, group * row_tiles, query, key, value, past_key,
-                          past_value, key_lengths);
+                          past_value, key_lengths, output);
         mha_fused_rows(&p, b, g * group + x / row_tiles, x % row_tiles * MQ, 0, packed, query, mask,
                        bias, key_lengths, slopes, sinks, output, lse, workspace);
     }

@@ -69,6 +69,17 @@ static int find_shared(const struct mha_problem *p, const struct mha_device *dev
     return found;
 }
 
+/*
+ * Rows of a tile for a short sequence: fewer than the table's make less of each key that is read,
+ * and pay where the last tile would be mostly empty.
+ */
+static int short_rows(int64_t NQ, int MQ)
+{
+    const int fewer = 8;
+    const int64_t computed = mha_size_round_up(NQ, MQ), with_fewer = mha_size_round_up(NQ, fewer);
+    return MQ > fewer && with_fewer + computed / 16 < computed ? fewer : MQ;
+}
+
 /* The tile kernels: what CPUs run, and any device where nothing else fits. */
 static struct mha_shape find_tile(const struct mha_problem *p, const struct mha_device *device)
 {
@@ -77,10 +88,12 @@ static struct mha_shape find_tile(const struct mha_problem *p, const struct mha_
         return shape;
     }
     shape.path = MHA_PATH_HEADS;
+    shape.tile.MQ = short_rows(p->desc.NQ, shape.tile.MQ);
     const int64_t heads = mha_size_mul(p->desc.B, p->desc.HKV);
     if (!mha_shape_is_short(p) || heads < (int64_t)HEADS_PER_UNIT * device->compute_units ||
         !fits(p, device, &shape)) {
         shape.path = MHA_PATH_FUSED;
+        shape.tile = mha_tile_of(device);
     }
     return shape;
 }

@@ -124,7 +124,7 @@ int mha_tile_fit_decode(const struct mha_device *device, int64_t rows, int64_t r
     return private_bytes(&t, row_floats) <= PRIVATE_BYTES_MAX;
 }
 
-/* 12 x 2 sums need no groups beside them in 32 registers; 6 x 2 of both fit. */
+/* Chains and groups of 12 x 2 vectors do not fit 32 registers, of 6 x 2 they do. */
 static int rows_at_a_time(const struct mha_tile *tile)
 {
     return tile->VEC == 16 && tile->NV == 2 && tile->MQ % 6 == 0 ? 6 : tile->MQ;
