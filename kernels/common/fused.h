@@ -39,7 +39,7 @@ MHA_INLINE MHA_WIDE void mha_fused_rows(const struct mha_params *p, mha_i64 b, m
 
     mha_rows_begin(p, &rows, b, h, row, MQ, key_lengths, slopes);
     mha_load_queries(p, query, b, h, row, q_vectors);
-    mha_outputs_begin(&o);
+    o.begun = 0;
 
     const struct mha_range range = mha_tile_range(p, &rows, split);
     for (mha_i64 tile = range.first; tile < range.last; tile += TB) {
@@ -69,6 +69,9 @@ MHA_INLINE MHA_WIDE void mha_fused_rows(const struct mha_params *p, mha_i64 b, m
         mha_block_softmax(p, &rows, tile * KT, tiles, shown, w, &o);
         mha_value_block(w, packed.value + tile * (mha_i64)(KT * DVP), packed.special + tile, tiles,
                         shown, bits, &o);
+    }
+    if (!o.begun) {
+        mha_outputs_begin(&o);
     }
     mha_rows_end(p, &rows, &o, split, sinks, output, lse, workspace);
 }

@@ -204,7 +204,7 @@ MHA_INLINE MHA_WIDE void mha_raise(const struct mha_params *p, struct mha_rows *
         rows->l_rest[v] *= down;
         for (int r = v * VEC; r < v * VEC + MHA_ROWS_IN(v); ++r) {
             const float scale = mha_lane(&down, r - v * VEC);
-            for (int c = r * DVV; scale != 1.0f && c < (r + 1) * DVV; ++c) {
+            for (int c = r * DVV; o->begun && scale != 1.0f && c < (r + 1) * DVV; ++c) {
                 o->total[c] *= scale;
                 o->rest[c] *= scale;
             }

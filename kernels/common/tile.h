@@ -199,6 +199,7 @@ MHA_INLINE MHA_WIDE void mha_score_tile(const float *q, MHA_PACKED const float *
 /* An output row's sums, undivided, and what rounding took from them. */
 struct mha_outputs {
     mha_floatv total[MQ * DVV], rest[MQ * DVV];
+    int begun; /* 0: they hold nothing yet, not even 0 */
 };
 
 /* Keys of a chain, and of a run: tiles that some row sees, at most a group of keys. */
@@ -313,7 +314,12 @@ MHA_INLINE void mha_value_group_selected(const float *w, MHA_PACKED const float 
             }                                                                                      \
             for (int x = 0; x < MR * COLUMNS; ++x) {                                               \
                 const int at = (row + x / COLUMNS) * DVV + column + x % COLUMNS;                   \
-                mha_add_v(&o->total[at], &o->rest[at], block[x]);                                  \
+                if (o->begun) {                                                                    \
+                    mha_add_v(&o->total[at], &o->rest[at], block[x]);                              \
+                } else {                                                                           \
+                    o->total[at] = block[x];                                                       \
+                    o->rest[at] = 0.0f;                                                            \
+                }                                                                                  \
             }                                                                                      \
         }                                                                                          \
     }
@@ -359,10 +365,13 @@ MHA_INLINE MHA_WIDE void mha_value_block(const float *w, MHA_PACKED const float 
     for (; column < DVV; ++column) {
         mha_value_columns_1(w, v, bits, runs, run_count, column, o);
     }
+    o->begun = 1;
 }
 
+/* Outputs that hold 0, where they hold nothing. */
 MHA_INLINE void mha_outputs_begin(struct mha_outputs *o)
 {
+    o->begun = 1;
     for (int x = 0; x < MQ * DVV; ++x) {
         o->total[x] = 0.0f;
         o->rest[x] = 0.0f;
