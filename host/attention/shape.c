@@ -242,7 +242,7 @@ static int heads_fit(const struct mha_problem *p, const struct mha_device *devic
                      const struct mha_shape *shape, char *reason, size_t size)
 {
     const int64_t bytes = head_bytes(p, shape->tile.VEC);
-    REFUSE_IF(mha_tile_of(device).local != 1, "its work-items are for the cores of a CPU");
+    REFUSE_IF(!(device->type & CL_DEVICE_TYPE_CPU), "its work-items are for the cores of a CPU");
     REFUSE_IF(bytes > HEAD_BYTES_MAX,
               "a head takes %" PRId64 " bytes packed, at most %" PRId64 " are kept in a cache",
               bytes, HEAD_BYTES_MAX);

@@ -84,14 +84,16 @@ static int short_rows(int64_t NQ, int MQ)
 static struct mha_shape find_tile(const struct mha_problem *p, const struct mha_device *device)
 {
     struct mha_shape shape = {.path = MHA_PATH_DECODE, .tile = mha_tile_of(device)};
-    if (fits(p, device, &shape)) {
+    /* Elsewhere a work-item is a lane, which neither decode.cl nor heads.cl is made for. */
+    const int is_core = shape.tile.local == 1;
+    if (is_core && fits(p, device, &shape)) {
         return shape;
     }
     shape.path = MHA_PATH_HEADS;
     shape.tile.MQ = short_rows(p->desc.NQ, shape.tile.MQ);
     const int64_t heads = mha_size_mul(p->desc.B, p->desc.HKV);
-    if (!mha_shape_is_short(p) || heads < (int64_t)HEADS_PER_UNIT * device->compute_units ||
-        !fits(p, device, &shape)) {
+    if (!is_core || !mha_shape_is_short(p) ||
+        heads < (int64_t)HEADS_PER_UNIT * device->compute_units || !fits(p, device, &shape)) {
         shape.path = MHA_PATH_FUSED;
         shape.tile = mha_tile_of(device);
     }

@@ -114,7 +114,7 @@ int mha_tile_fit_decode(const struct mha_device *device, int64_t rows, int64_t r
 {
     struct mha_tile t = *tile;
     t.local = tuning_for(device)->tile.local;
-    if (t.local != 1 || rows < 1 || rows > DECODE_ROWS_MAX) {
+    if (!(device->type & CL_DEVICE_TYPE_CPU) || rows < 1 || rows > DECODE_ROWS_MAX) {
         return 0;
     }
     t.MQ = (int)rows;
