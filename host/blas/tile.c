@@ -69,7 +69,7 @@ static gpu_mha_status prepare(gpu_mha_context *context, struct mha_gemm *gemm)
 {
     const struct mha_gemm_shape *s = &gemm->shape;
     struct mha_tile tile;
-    MHA_TRY(mha_tile_choose(&context->device, s->M, 0, &tile));
+    MHA_TRY(mha_tile_for_product(&context->device, s->M, &tile));
     gemm->thin = s->M <= tile.MQ;
     if (gemm->thin) {
         gemm->product_items = mha_size_ceil_div(s->N, tile.VEC);

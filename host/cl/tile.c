@@ -99,12 +99,13 @@ void mha_tile_fit(const struct mha_device *device, int64_t rows, int64_t row_flo
     *tile = t;
 }
 
-gpu_mha_status mha_tile_choose(const struct mha_device *device, int64_t rows, int64_t row_floats,
-                               struct mha_tile *tile)
+gpu_mha_status mha_tile_for_product(const struct mha_device *device, int64_t rows,
+                                    struct mha_tile *tile)
 {
     struct mha_tile t = tuning_for(device)->tile;
+    t.NV = tuning_for(device)->product_NV;
     MHA_TRY(tile_from_environment(&t));
-    mha_tile_fit(device, rows, row_floats, &t);
+    mha_tile_fit(device, rows, 0, &t);
     *tile = t;
     return GPU_MHA_OK;
 }

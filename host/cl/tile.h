@@ -23,14 +23,17 @@ gpu_mha_status mha_tile_parse(const char *name, const char *text, struct mha_til
 struct mha_tile mha_tile_of(const struct mha_device *device);
 
 /*
- * The tile for `rows` query rows, each of which keeps `row_floats` floats in private memory. From
- * the tuning table, or the environment variable GPU_MHA_TILE, "MQ,VEC,NV,TB"; then MQ is lowered
- * where there are fewer rows, or where they would not fit.
+ * The tile of a matrix product with `rows` rows: from the tuning table, or the environment variable
+ * GPU_MHA_TILE; MQ is lowered where there are fewer rows.
  */
-gpu_mha_status mha_tile_choose(const struct mha_device *device, int64_t rows, int64_t row_floats,
-                               struct mha_tile *tile);
+gpu_mha_status mha_tile_for_product(const struct mha_device *device, int64_t rows,
+                                    struct mha_tile *tile);
 
-/* The same for a tile that is given: its MQ lowered where need be, its `local` filled in. */
+/*
+ * A tile that is given, for `rows` query rows of which each keeps `row_floats` floats in private
+ * memory: MQ is lowered where there are fewer rows, or where they would not fit, and `local` filled
+ * in.
+ */
 void mha_tile_fit(const struct mha_device *device, int64_t rows, int64_t row_floats,
                   struct mha_tile *tile);
 

@@ -15,17 +15,18 @@ struct mha_tuning {
     cl_device_type type;
     cl_uint least_width; /* of the device's native float vectors */
     struct mha_tile tile;
+    int product_NV; /* a product's chains have no groups beside them, so more of them fit */
 };
 
 /* The first row that fits is taken. */
 static const struct mha_tuning mha_tuning_table[] = {
-    /* type             width MQ VEC NV TB local */
-    {CL_DEVICE_TYPE_CPU, 16, {12, 16, 1, 16, 1}},
-    {CL_DEVICE_TYPE_CPU, 8, {6, 8, 2, 16, 1}},
-    {CL_DEVICE_TYPE_CPU, 4, {6, 4, 2, 32, 1}},
+    /* type             width MQ VEC NV TB local  product */
+    {CL_DEVICE_TYPE_CPU, 16, {12, 16, 1, 16, 1}, 2},
+    {CL_DEVICE_TYPE_CPU, 8, {6, 8, 2, 16, 1}, 2},
+    {CL_DEVICE_TYPE_CPU, 4, {6, 4, 2, 32, 1}, 2},
     /* No vectors of its own: work-items are its lanes, and its compiler (llvmpipe) is slow. */
-    {CL_DEVICE_TYPE_CPU, 0, {1, 4, 1, 2, 32}},
-    {CL_DEVICE_TYPE_ALL, 0, {1, 4, 1, 4, 64}},
+    {CL_DEVICE_TYPE_CPU, 0, {1, 4, 1, 2, 32}, 1},
+    {CL_DEVICE_TYPE_ALL, 0, {1, 4, 1, 4, 64}, 1},
 };
 
 #define MHA_TUNING_ROWS ((int)(sizeof mha_tuning_table / sizeof mha_tuning_table[0]))

@@ -203,7 +203,7 @@ void product_check(const struct matrix *a, const struct matrix *w, const struct 
 static void set_block(struct mha_gemm *gemm, const int *block)
 {
     struct mha_tile tile;
-    ASSERT_OK(mha_tile_choose(&product_context->device, gemm->shape.M, 0, &tile));
+    ASSERT_OK(mha_tile_for_product(&product_context->device, gemm->shape.M, &tile));
     gemm->block_rows = block[0];
     gemm->block_columns = block[1];
     gemm->product_items =
