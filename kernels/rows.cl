@@ -219,7 +219,7 @@ __kernel void rows(const struct mha_params params, __global const void *query,
         const struct mha_row_id id = mha_row_of(p, tile, r, MQ);
         if (mha_row_exists(p, tile, r, MQ)) {
             const struct mha_sink joint =
-                mha_end_row(p, sums[r].m, sums[r].l, (any_seen >> r) & 1, id.head, sinks);
+                mha_lane_end(p, sums[r].m, sums[r].l, (any_seen >> r) & 1, id.head, sinks);
 #pragma unroll
             for (int c = 0; c < NCV; ++c) {
                 mha_lane_store(p, tile, id, split, column + 4 * c, joint, o[r * NCV + c], output,

@@ -573,7 +573,7 @@ shared(const struct mha_params params, __global const void *query, __global cons
             mha_sum_row((__local const float *)weights + row * (4 * WEIGHT_ROW));
         if (mha_row_exists(p, tile, row, BQ)) {
             const struct mha_sink joint =
-                mha_end_row(p, sums[r].m, sum.l, sum.seen, id.head, sinks);
+                mha_lane_end(p, sums[r].m, sum.l, sum.seen, id.head, sinks);
 #pragma unroll
             for (int c = 0; c < PASSES; ++c) {
                 mha_lane_store(p, tile, id, split, 4 * (c * LC + lane.lc), joint, o[r * PASSES + c],

@@ -60,8 +60,9 @@ static struct mha_params params_of(const struct mha_problem *p, const struct mha
     k.scale = p->scale;
     k.scale_log2 = (float)((double)p->scale * 1.4426950408889634);
     k.softcap = d->softcap;
+    /* The difference of two products may overflow, which must mean a weight of 0. */
     k.plain = d->softcap == 0.0f && d->bias.type == GPU_MHA_MASK_NONE &&
-              d->alibi == GPU_MHA_ALIBI_NONE && k.scale_log2 > 0.0f && isfinite(k.scale_log2);
+              d->alibi == GPU_MHA_ALIBI_NONE && k.scale_log2 > 0x1p-40f && isfinite(k.scale_log2);
     k.dropout_threshold = p->dropout_threshold;
     k.dropout_scale = (float)(1.0 / (1.0 - (double)d->dropout));
     k.dropout_seed = d->dropout_seed;

@@ -235,30 +235,49 @@ MHA_INLINE float mha_lane_scores(const struct mha_params *p, const struct mha_ro
 }
 
 /*
- * What is kept of a row: its largest score so far and the sum of the weights of the keys that this
- * lane has seen, compensated.
+ * What is kept of a row: its largest score so far, or one not far below, and the sum of the weights
+ * of the keys that this lane has seen, compensated.
  */
 struct mha_lane_sums {
     float m, l, l_rest;
 };
 
 /*
- * Raises m to `peak`, if that is larger. Returns what everything summed so far is to be multiplied
- * by, which has been done to l.
+ * Raises m to `peak`, if that is far larger (MHA_RISE). Returns what everything summed so far is to
+ * be multiplied by, which has been done to l.
  */
 MHA_INLINE float mha_lane_raise(struct mha_lane_sums *sums, float unit, float peak)
 {
-    if (!(peak > sums->m)) {
+    const float rise = (peak - sums->m) * unit;
+    if (!(rise > MHA_RISE)) {
         return 1.0f;
     }
-    const float scale = mha_exp2((sums->m - peak) * unit);
+    const float scale = mha_exp2(-rise);
     sums->l *= scale;
     sums->l_rest *= scale;
     sums->m = peak;
     return scale;
 }
 
-/* Scores of one row to weights, in place; 2^(unit * x) = e^score (mha_unit). */
+/*
+ * Scores of a lane are kept times log2 e where they are plain, since powers of 2 want them so:
+ * 2^(unit * x) = e^score. A bias may be the lowest float, so others stay as they are.
+ */
+MHA_INLINE float mha_unit(const struct mha_params *p)
+{
+    return p->plain ? 1.0f : MHA_LOG2_E;
+}
+
+/* mha_end_row, for m as a lane keeps it. */
+MHA_INLINE struct mha_sink mha_lane_end(const struct mha_params *p, float kept_m, float l, int seen,
+                                        mha_i64 head, __global const float *sinks)
+{
+    const float m = p->plain ? kept_m * MHA_LN_2 : kept_m;
+    const float rest = p->plain ? MHA_FMA(kept_m, MHA_LN_2, -m) + kept_m * MHA_LN_2_REST : 0.0f;
+    return mha_end_row(p, m, rest, l, seen, head, sinks);
+}
+
+/* Scores of one row to weights, in place. */
 MHA_INLINE void mha_lane_weights(struct mha_lane_sums *sums, float unit, float *s)
 {
     /* Visible scores that are all -inf must give exp(-inf) = 0, not exp(-inf + inf). */

@@ -59,7 +59,7 @@ MHA_INLINE MHA_CAT(ushort, VEC) mha_bf16_from_float_v(mha_floatv x)
 }
 
 /*
- * 2^x for x <= 0: x = n + f with n an integer and |f| <= 1/2. Adding ROUNDER, 1.5 * 2^23, rounds x
+ * 2^x for x < 127: x = n + f with n an integer and |f| <= 1/2. Adding ROUNDER, 1.5 * 2^23, rounds x
  * to n and leaves n in the low bits, which shifted up and added to those of 2^f multiply it by 2^n.
  * 2^f is a polynomial fitted to a relative error of 2^-25, exact at 0. Below LOWEST the result is
  * 0; NaN stays NaN, since every comparison with it is false and its low bits are 0.

@@ -181,6 +181,16 @@ MHA_INLINE MHA_WIDE mha_floatv mha_rows_sum(mha_floatv *v, int rows)
 #define MHA_ROWS_IN(v) (MQ - (v)*VEC < VEC ? MQ - (v)*VEC : VEC)
 
 /*
+ * Plain scores are products alone, and stay products: their scale is part of the factor that makes
+ * a difference of two a power of 2. Others are scaled, capped and biased before.
+ * 2^(unit * (x - y)) = e^(score x - score y).
+ */
+MHA_INLINE float mha_row_unit(const struct mha_params *p)
+{
+    return p->plain ? p->scale_log2 : MHA_LOG2_E;
+}
+
+/*
  * A block's largest scores, each row's in its vector `peak`, may raise m: then what was summed so
  * far is scaled down. Leaves in `base` what exponents are relative to.
  */
@@ -188,17 +198,16 @@ MHA_INLINE MHA_WIDE void mha_raise(const struct mha_params *p, struct mha_rows *
                                    mha_floatv *peak, mha_floatv *base, struct mha_outputs *o)
 {
     for (int v = 0; v < RV; ++v) {
-        mha_floatv top = mha_rows_max(peak + v * VEC, MHA_ROWS_IN(v));
-        top = p->plain ? top * p->scale_log2 : top;
-        const mha_intv raised = top > rows->m[v];
+        const mha_floatv top = mha_rows_max(peak + v * VEC, MHA_ROWS_IN(v));
+        const mha_floatv rise = (top - rows->m[v]) * mha_row_unit(p);
+        const mha_intv raised = rise > MHA_RISE;
         const mha_floatv m = select(rows->m[v], top, raised);
         /* Visible scores that are all -inf must give exp(-inf) = 0, not exp(-inf + inf). */
         base[v] = select(m, (mha_floatv)(0.0f), m == -INFINITY);
         if (!any(raised)) {
             continue;
         }
-        mha_floatv down = (rows->m[v] - base[v]) * mha_unit(p);
-        down = select((mha_floatv)(1.0f), mha_exp2_v(down), raised);
+        const mha_floatv down = select((mha_floatv)(1.0f), mha_exp2_v(-rise), raised);
         rows->m[v] = m;
         rows->l[v] *= down;
         rows->l_rest[v] *= down;
@@ -216,34 +225,24 @@ MHA_INLINE MHA_WIDE void mha_raise(const struct mha_params *p, struct mha_rows *
 #define MHA_WEIGHTS_GROUP (TB * NV % 2 == 0 ? 2 : 1)
 
 /* The exponentials of one row's `vectors` scores relative to `base`, and their sum lane by lane. */
-#define MHA_ROW_WEIGHTS(name, exponent)                                                            \
-    MHA_INLINE MHA_WIDE mha_floatv name(float scale, float base, int vectors, float *w)            \
-    {                                                                                              \
-        mha_floatv sum = 0.0f;                                                                     \
-        for (int v = 0; v < vectors; v += MHA_WEIGHTS_GROUP) {                                     \
-            mha_floatv group = 0.0f;                                                               \
-            _Pragma("unroll") for (int x = 0; x < MHA_WEIGHTS_GROUP; ++x)                          \
-            {                                                                                      \
-                const mha_floatv s = MHA_PRIVATEV(w + (v + x) * VEC);                              \
-                const mha_floatv e = mha_exp2_v(exponent);                                         \
-                group += e;                                                                        \
-                MHA_PRIVATEV(w + (v + x) * VEC) = e;                                               \
-            }                                                                                      \
-            sum += group;                                                                          \
-        }                                                                                          \
-        return sum;                                                                                \
+MHA_INLINE MHA_WIDE mha_floatv mha_row_weights(float unit, float base, int vectors, float *w)
+{
+    mha_floatv sum = 0.0f;
+    for (int v = 0; v < vectors; v += MHA_WEIGHTS_GROUP) {
+        mha_floatv group = 0.0f;
+#pragma unroll
+        for (int x = 0; x < MHA_WEIGHTS_GROUP; ++x) {
+            const mha_floatv s = MHA_PRIVATEV(w + (v + x) * VEC);
+            const mha_floatv e = mha_exp2_v((s - base) * unit);
+            group += e;
+            MHA_PRIVATEV(w + (v + x) * VEC) = e;
+        }
+        sum += group;
     }
+    return sum;
+}
 
-MHA_ROW_WEIGHTS(mha_plain_weights, MHA_FMA(s, (mha_floatv)(scale), (mha_floatv)(-base)))
-MHA_ROW_WEIGHTS(mha_score_weights, (s - base) * scale)
-
-/*
- * The scores of a block to weights, dropout included. `key` is the block's first.
- *
- * Plain scores are products alone: they stay products until their exponential is taken, and m is
- * in powers of 2, so that 2^(product * scale * log2 e - m) is one multiply-add. Others are scaled,
- * capped and biased before, and kept as they are, since a bias may be the lowest float.
- */
+/* The scores of a block to weights, dropout included. `key` is the block's first. */
 MHA_INLINE MHA_WIDE void mha_block_softmax(const struct mha_params *p, struct mha_rows *rows,
                                            mha_i64 key, int tiles, const uint *shown, float *w,
                                            struct mha_outputs *o)
@@ -257,11 +256,10 @@ MHA_INLINE MHA_WIDE void mha_block_softmax(const struct mha_params *p, struct mh
             of_row[r] = mha_larger_v(MHA_PRIVATEV(w + r * KB + v * VEC), of_row[r]);
         }
     }
+    const float unit = mha_row_unit(p);
     mha_raise(p, rows, of_row, base, o);
     for (int r = 0; r < MQ; ++r) {
-        of_row[r] = p->plain
-                        ? mha_plain_weights(p->scale_log2, mha_lane(base, r), vectors, w + r * KB)
-                        : mha_score_weights(MHA_LOG2_E, mha_lane(base, r), vectors, w + r * KB);
+        of_row[r] = mha_row_weights(unit, mha_lane(base, r), vectors, w + r * KB);
     }
     for (int v = 0; v < RV; ++v) {
         mha_add_v(&rows->l[v], &rows->l_rest[v], mha_rows_sum(of_row + v * VEC, MHA_ROWS_IN(v)));
@@ -289,9 +287,12 @@ MHA_INLINE MHA_WIDE void mha_rows_end(const struct mha_params *p, const struct m
         if (i >= p->NQ) {
             continue;
         }
-        /* m as a natural logarithm in two parts. */
-        const struct mha_sink end = mha_end_row(p, mha_lane(rows->m, r), mha_lane(rows->l, r),
-                                                rows->seen[r] != 0, h, sinks);
+        /* m as a score, in two parts. */
+        const float kept = mha_lane(rows->m, r);
+        const float m = p->plain ? kept * p->scale : kept;
+        const float rest = p->plain ? MHA_FMA(kept, p->scale, -m) : 0.0f;
+        const struct mha_sink end =
+            mha_end_row(p, m, rest, mha_lane(rows->l, r), rows->seen[r] != 0, h, sinks);
         const mha_i64 line = (rows->b * p->H + h) * p->NQ + i;
         if (p->splits > 1) {
             const mha_i64 part = line * p->splits + split;

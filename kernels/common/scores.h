@@ -11,14 +11,12 @@
 #include "common/math.h"
 
 /*
- * Plain scores are products alone: their largest, m, is kept times log2 e, which costs nothing, as
- * powers of 2 want it. Others are kept as they are, since a bias may be the lowest float.
- * 2^(unit * m) = e^score.
+ * How far in powers of 2 a score may pass what exponents are relative to, m, before m follows it
+ * and the sums so far are scaled down. Each scaling rounds; a row whose scores rise little by
+ * little would else be scaled with every block, and the error grow with the number of keys. So
+ * weights may be up to 2^MHA_RISE.
  */
-MHA_INLINE float mha_unit(const struct mha_params *p)
-{
-    return p->plain ? 1.0f : MHA_LOG2_E;
-}
+#define MHA_RISE 8.0f
 
 /* What turns the products of one row into scores. */
 struct mha_row_terms {
@@ -54,22 +52,16 @@ MHA_INLINE mha_floatv mha_hide_scores(mha_floatv s, uint bits)
 }
 
 /*
- * What a row's sums come to: its largest score m, as it is kept, and l = sum of e^(s - m). With
- * splits this split's part of them, which the sink is not in.
+ * What a row's sums come to: m, near its largest score, in two parts, and l = sum of e^(s - m).
+ * With splits this split's part of them, which the sink is not in.
  */
-MHA_INLINE struct mha_sink mha_end_row(const struct mha_params *p, float kept_m, float l, int seen,
-                                       mha_i64 head, __global const float *sinks)
+MHA_INLINE struct mha_sink mha_end_row(const struct mha_params *p, float m, float m_rest, float l,
+                                       int seen, mha_i64 head, __global const float *sinks)
 {
-    /* m as a natural logarithm in two parts. */
-    const float m = p->plain ? kept_m * MHA_LN_2 : kept_m;
-    float m_rest = 0.0f;
-    if (p->plain && kept_m != -INFINITY) {
-        m_rest = MHA_FMA(kept_m, MHA_LN_2, -m) + kept_m * MHA_LN_2_REST;
-    }
     const int has_sink = p->has_sinks && p->splits == 1;
     struct mha_sink joint =
-        mha_join_sink(m, m_rest, l, has_sink, has_sink ? sinks[p->sinks_offset + head] : 0.0f,
-                      p->has_lse || p->splits > 1);
+        mha_join_sink(m, m == -INFINITY ? 0.0f : m_rest, l, has_sink,
+                      has_sink ? sinks[p->sinks_offset + head] : 0.0f, p->has_lse || p->splits > 1);
     joint.divisor = seen ? joint.divisor : 1.0f;
     return joint;
 }
