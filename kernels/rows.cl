@@ -35,7 +35,7 @@ MHA_INLINE void mha_row_products(const struct mha_params *p, const struct mha_ro
     struct mha_source from[NK];
     mha_i64 rows[MQ];
     float rest[MQ * NK];
-    const int wide = mha_is_wide(p->query);
+    const int wide = mha_is_wide(query, p->query);
 #pragma unroll
     for (int n = 0; n < NK; ++n) {
         /* A key that no row sees may not exist: one that does is read in its place. */

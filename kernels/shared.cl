@@ -104,7 +104,7 @@ MHA_INLINE void mha_load_query_tile(__local const struct mha_group *group,
                                     __local float4 *to)
 {
     MHA_OPEN(group);
-    const int wide = mha_is_wide(p->query);
+    const int wide = mha_is_wide(query, p->query);
 #pragma unroll 1
     for (int e = lane; e < BQ * vectors; e += LANES) {
         const int row = e / vectors, v = e % vectors;

@@ -28,8 +28,8 @@ static gpu_mha_status parse_shared(const char *name, const char *text, struct mh
 {
     struct mha_shared s = {0};
     char rest = '\0';
-    const int fields = sscanf(text, "shared %d,%d,%d,%d,%d,%d,%d,%d%c", &s.LR, &s.LC, &s.MQ, &s.NK,
-                              &s.DC, &s.KC, &s.query, &s.sub_group, &rest);
+    const int fields = sscanf(text, "shared %4d,%4d,%4d,%4d,%4d,%4d,%4d,%4d%c", &s.LR, &s.LC, &s.MQ,
+                              &s.NK, &s.DC, &s.KC, &s.query, &s.sub_group, &rest);
     MHA_INVALID_IF(fields != 8,
                    "%s is \"%.64s\": it must be shared LR,LC,MQ,NK,DC,KC,QUERY,SUBGROUP", name,
                    text);
@@ -57,7 +57,7 @@ static gpu_mha_status parse_rows(const char *name, const char *text, struct mha_
 {
     struct mha_rows_tile r = {0};
     char rest = '\0';
-    const int fields = sscanf(text, "rows %d,%d,%d%c", &r.MQ, &r.NK, &r.NC, &rest);
+    const int fields = sscanf(text, "rows %4d,%4d,%4d%c", &r.MQ, &r.NK, &r.NC, &rest);
     MHA_INVALID_IF(fields != 3, "%s is \"%.64s\": it must be rows MQ,NK,NC", name, text);
     MHA_INVALID_IF(r.MQ < 1 || r.MQ > 4, "%s: MQ is %d: it must be from 1 to 4", name, r.MQ);
     MHA_INVALID_IF(r.NK != 4 && r.NK != 8 && r.NK != 16, "%s: NK is %d: it must be 4, 8 or 16",
@@ -211,9 +211,9 @@ static int decode_fits(const struct mha_problem *p, const struct mha_device *dev
     REFUSE_IF(d->DK > (int64_t)DECODE_VECTORS_MAX * tile.VEC,
               "DK is %" PRId64 ", the decode kernel takes at most %d vectors of %d", d->DK,
               DECODE_VECTORS_MAX, tile.VEC);
-    REFUSE_IF(!mha_tile_fit_decode(device, rows, d->DK + d->DV, &tile),
+    REFUSE_IF(!mha_tile_fit_decode(device, rows, d->DK + 2 * d->DV, &tile),
               "the decode kernel does not hold %" PRId64 " rows of %" PRId64 " floats here", rows,
-              d->DK + d->DV);
+              d->DK + 2 * d->DV);
     return 1;
 }
 

@@ -36,7 +36,8 @@ static gpu_mha_status check_shape(const struct job *job, int index)
     mha_shape_text(&job->shapes[index], wanted, sizeof wanted);
     mha_shape_text(shape, runs, sizeof runs);
     /* The tile kernels lower their rows to those of the problem, under the same name. */
-    const int has_tile = shape->path == MHA_PATH_FUSED || shape->path == MHA_PATH_DECODE;
+    const int has_tile = shape->path == MHA_PATH_FUSED || shape->path == MHA_PATH_HEADS ||
+                         shape->path == MHA_PATH_DECODE;
     MHA_RETURN_IF(
         shape->path != job->shapes[index].path || (!has_tile && strcmp(wanted, runs) != 0),
         GPU_MHA_UNSUPPORTED, "the device runs \"%s\" in the place of \"%s\"", runs, wanted);

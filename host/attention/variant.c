@@ -71,9 +71,9 @@ void mha_variant_of(const struct mha_problem *p, const struct mha_device *device
         v.shape.tile = mha_tile_of(device); /* of the kernel that merges splits */
     }
     if (shape->path == MHA_PATH_DECODE) {
-        mha_tile_fit_decode(device, d->H / d->HKV * d->NQ, d->DK + d->DV, &v.shape.tile);
+        mha_tile_fit_decode(device, d->H / d->HKV * d->NQ, d->DK + 2 * d->DV, &v.shape.tile);
     } else {
-        mha_tile_fit(device, d->NQ, d->DK + d->DV, &v.shape.tile);
+        mha_tile_fit(device, d->NQ, d->DK + 2 * d->DV, &v.shape.tile);
     }
     v.KT = mha_shape_keys(&v.shape);
     v.DVP = (int)mha_size_round_up(d->DV, v.shape.tile.VEC);

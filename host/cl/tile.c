@@ -20,7 +20,7 @@
 static int scan_tile(const char *text, struct mha_tile *t)
 {
     char rest = '\0';
-    if (sscanf(text, "decode %d%c", &t->VEC, &rest) == 1) {
+    if (sscanf(text, "decode %4d%c", &t->VEC, &rest) == 1) {
         t->MQ = 0;
         t->NV = 1;
         t->TB = 1;
@@ -28,7 +28,7 @@ static int scan_tile(const char *text, struct mha_tile *t)
     }
     const char *numbers =
         strncmp(text, "fused ", 6) == 0 || strncmp(text, "heads ", 6) == 0 ? text + 6 : text;
-    return sscanf(numbers, "%d,%d,%d,%d%c", &t->MQ, &t->VEC, &t->NV, &t->TB, &rest) == 4;
+    return sscanf(numbers, "%4d,%4d,%4d,%4d%c", &t->MQ, &t->VEC, &t->NV, &t->TB, &rest) == 4;
 }
 
 gpu_mha_status mha_tile_parse(const char *name, const char *text, struct mha_tile *tile)

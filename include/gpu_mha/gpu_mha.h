@@ -661,9 +661,9 @@ GPU_MHA_API gpu_mha_status gpu_mha_layer_enqueue(gpu_mha_plan *plan, cl_command_
  * dk64 dv64 f32", as far as the table has the same shape for it as for the problem that was
  * measured; and for all products in "product". It is kept in a file of the caches' directory (see
  * "Caches"), one for each device. The file serves the very library version, device, driver and
- * platform that it was made with. One that is damaged, foreign, or names a shape that the device
- * cannot run is passed over with a line of level warn that says why; that is never an error.
- * Deleting it is safe at any time.
+ * platform that it was made with. One that is damaged, foreign, or names what is no shape is passed
+ * over with a line of level warn that says why, a shape that the device or the problem at hand
+ * cannot run with one of level info; neither is ever an error. Deleting it is safe at any time.
  *
  * A context reads the file when it first needs it. Plans keep the shape that they were made with,
  * so a plan's results never change by tuning. What the blocking calls made ready is dropped, and

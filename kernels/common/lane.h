@@ -102,10 +102,11 @@ MHA_INLINE struct mha_range mha_lane_tiles(const struct mha_params *p,
     return tiles;
 }
 
-/* 1 if vectors of 4 elements from the tensor's rows are aligned. */
-MHA_INLINE int mha_is_wide(struct mha_tensor_params t)
+/* 1 if vectors of 4 elements from the tensor's rows are aligned. A buffer over memory of the
+ * caller's may itself not be. */
+MHA_INLINE int mha_is_wide(__global const void *data, struct mha_tensor_params t)
 {
-    return ((t.offset | t.stride_b | t.stride_h | t.stride_n) & 3) == 0;
+    return ((t.offset | t.stride_b | t.stride_h | t.stride_n) & 3) == 0 && ((size_t)data & 15) == 0;
 }
 
 /* Where row j of keys or values lies, past ones first. */
@@ -127,12 +128,12 @@ MHA_INLINE struct mha_source mha_source_of(const struct mha_params *p, __global 
         from.data = past;
         from.at = mha_row(past_tensor, b, g, j);
         from.type = past_type;
-        from.wide = mha_is_wide(past_tensor);
+        from.wide = mha_is_wide(past, past_tensor);
     } else {
         from.data = data;
         from.at = mha_row(tensor, b, g, j - p->NP);
         from.type = type;
-        from.wide = mha_is_wide(tensor);
+        from.wide = mha_is_wide(data, tensor);
     }
     return from;
 }
@@ -307,14 +308,14 @@ MHA_INLINE void mha_lane_store(const struct mha_params *p, const struct mha_row_
     if (p->splits > 1) {
         const mha_i64 part = line * p->splits + split;
         mha_store4(workspace, MHA_TYPE_F32, p->partial_output + part * DV + column, left,
-                   DV % 4 == 0, o / joint.divisor);
+                   DV % 4 == 0 && ((size_t)workspace & 15) == 0, o / joint.divisor);
         if (column == 0) {
             workspace[p->partial_lse + part] = joint.lse;
         }
         return;
     }
     mha_store4(output, p->output_type, mha_row(p->output, tile->b, id.head, id.query) + column,
-               left, mha_is_wide(p->output), o * joint.factor / joint.divisor);
+               left, mha_is_wide(output, p->output), o * joint.factor / joint.divisor);
     if (column == 0 && p->has_lse) {
         lse[p->lse_offset + line] = joint.lse;
     }
