@@ -56,8 +56,9 @@
  *     |lse - lse64| <= 2^-24 (8 + |lse64| + 4 sum_j w[j] a[j])
  *   w[j] is the weight of step 5; what dropout zeroes or scales up changes only |v[j]| there. This
  *   holds while single precision can hold what lies between: products q k and their sums, scores
- *   times log2 e, and sums of exp(s - m) v before they are divided, m the row's largest score. A
- *   weight below 2^-126 of the row's largest counts as 0.
+ *   times log2 e, and sums of 4 exp(s - m) v before they are divided, m the row's largest score;
+ *   and while a[j] < 2^19, since the rounding of a larger score is no small part of a weight any
+ *   more. A weight below 2^-126 of the row's largest, the sink's included, counts as 0.
  * - The same inputs on the same device, driver and plan give the same bits, from any thread, queue,
  *   batch position or repeat.
  *

@@ -16,7 +16,7 @@
  * little would else be scaled with every block, and the error grow with the number of keys. So
  * weights may be up to 2^MHA_RISE.
  */
-#define MHA_RISE 8.0f
+#define MHA_RISE 2.0f
 
 /* What turns the products of one row into scores. */
 struct mha_row_terms {
