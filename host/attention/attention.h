@@ -38,7 +38,7 @@ gpu_mha_status mha_attention_create(gpu_mha_context *context, const gpu_mha_desc
                                     struct mha_attention **attention);
 void mha_attention_destroy(struct mha_attention *attention); /* NULL-safe */
 
-/* "fused 12x32 split 4" */
+/* "fused 12x16 split 4" */
 void mha_attention_text(const struct mha_attention *attention, char *text, size_t size);
 
 /* Checks the caller's buffers; changes nothing. */

@@ -59,7 +59,7 @@ void mha_layer_destroy(struct mha_layer *layer); /* NULL-safe */
 /* Lays out the workspace. The products and the attention inside have been prepared. */
 gpu_mha_status mha_layer_carve(struct mha_layer *layer, const struct mha_device *device);
 
-/* "products CLBlast, fused 12x32" */
+/* "products CLBlast, fused 12x16" */
 void mha_layer_text(const struct mha_layer *layer, char *text, size_t size);
 
 /* Checks the caller's buffers; changes nothing. */

@@ -407,7 +407,7 @@ GPU_MHA_API void gpu_mha_plan_release(gpu_mha_plan *plan);
 /* Bytes of device memory that one run needs at buffers.workspace; 0 if none, and for NULL. */
 GPU_MHA_API size_t gpu_mha_plan_workspace_bytes(const gpu_mha_plan *plan);
 
-/* Which kernels a plan runs, e.g. "fused 12x32", "decode 4x16 split 4"; lives as long as the plan.
+/* Which kernels a plan runs, e.g. "fused 12x16", "decode 4x16 split 4"; lives as long as the plan.
  */
 GPU_MHA_API const char *gpu_mha_plan_text(const gpu_mha_plan *plan);
 
