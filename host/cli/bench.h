@@ -48,6 +48,11 @@ const struct mha_bench_shape *mha_bench_default_shapes(size_t *count);
 
 /* "B,H,HKV,NQ,NK,DK" or with ",DV" (else DV = DK) into desc; false if it is not that. */
 bool mha_bench_shape_read(const char *text, gpu_mha_desc *desc);
+#define MHA_BENCH_SHAPE_RULE                                                                       \
+    "--shape needs B,H,HKV,NQ,NK,DK or B,H,HKV,NQ,NK,DK,DV, whole numbers of 1 or more, not '%s'"
+
+/* All tensors are stored as `type`. */
+void mha_bench_store_as(gpu_mha_desc *desc, gpu_mha_type type);
 
 /* Length of batch entry `b`; NK without key lengths. */
 int64_t mha_bench_key_length(const struct mha_bench_shape *shape, int64_t b);

@@ -1,7 +1,6 @@
 /*
  * The command line of gpu-mha bench.
  */
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -23,19 +22,7 @@ static const char *const method_words[] = {
 static const char *const type_words[] = {
     [GPU_MHA_F32] = "f32", [GPU_MHA_F16] = "f16", [GPU_MHA_BF16] = "bf16", NULL};
 
-static bool usage_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-static bool usage_error(const char *format, ...)
-{
-    char sentence[MHA_ERROR_SIZE];
-    va_list arguments;
-
-    va_start(arguments, format);
-    vsnprintf(sentence, sizeof sentence, format, arguments);
-    va_end(arguments);
-    mha_report("%s (see 'gpu-mha bench --help')", sentence);
-    return false;
-}
+#define usage_error(...) mha_report_usage("gpu-mha bench", __VA_ARGS__)
 
 static bool add_shape(struct mha_bench_options *options, const struct mha_bench_shape *shape)
 {
@@ -46,38 +33,24 @@ static bool add_shape(struct mha_bench_options *options, const struct mha_bench_
     return true;
 }
 
-/* The default shape whose name is text[0..length-1]. */
-static bool add_named(struct mha_bench_options *options, const char *text, size_t length)
+static bool add_default(void *options, size_t index)
 {
     size_t count;
-    const struct mha_bench_shape *shapes = mha_bench_default_shapes(&count);
-    char known[512] = "";
-    size_t used = 0;
 
-    for (size_t i = 0; i < count; i++) {
-        if (strlen(shapes[i].name) == length && !memcmp(shapes[i].name, text, length)) {
-            return add_shape(options, &shapes[i]);
-        }
-        if (used < sizeof known) {
-            used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "",
-                                     shapes[i].name);
-        }
-    }
-    return usage_error("--name has no shape '%.*s'; there are %s", (int)length, text, known);
+    return add_shape(options, &mha_bench_default_shapes(&count)[index]);
 }
 
 static bool add_names(struct mha_bench_options *options, const char *text)
 {
-    for (;;) {
-        size_t length = strcspn(text, ",");
-        if (!add_named(options, text, length)) {
-            return false;
-        }
-        if (text[length] == '\0') {
-            return true;
-        }
-        text += length + 1;
+    size_t count;
+    const struct mha_bench_shape *shapes = mha_bench_default_shapes(&count);
+    const char *names[MHA_BENCH_SHAPES_MAX];
+
+    for (size_t i = 0; i < count; i++) {
+        names[i] = shapes[i].name;
     }
+    return mha_options_add_names("gpu-mha bench", "shape ", text, names, count, add_default,
+                                 options);
 }
 
 static bool add_given(struct mha_bench_options *options, const struct raw_options *raw,
@@ -87,9 +60,7 @@ static bool add_given(struct mha_bench_options *options, const struct raw_option
     gpu_mha_desc *desc = &shape.desc;
 
     if (!mha_bench_shape_read(text, desc)) {
-        return usage_error("--shape needs B,H,HKV,NQ,NK,DK or B,H,HKV,NQ,NK,DK,DV, whole numbers "
-                           "of 1 or more, not '%s'",
-                           text);
+        return usage_error(MHA_BENCH_SHAPE_RULE, text);
     }
     desc->causal = raw->causal;
     desc->has_window = raw->window_given;
@@ -123,8 +94,7 @@ static bool finish_shapes(struct mha_bench_options *options, const struct raw_op
         gpu_mha_desc *desc = &options->shapes[i].desc;
         desc->method = (gpu_mha_method)raw->method;
         if (raw->dtype_given) {
-            const gpu_mha_tensor stored = {.type = (gpu_mha_type)raw->type};
-            desc->query = desc->key = desc->value = desc->output = stored;
+            mha_bench_store_as(desc, (gpu_mha_type)raw->type);
         }
         if (gpu_mha_desc_check(desc)) {
             return usage_error("shape %s: %s", options->shapes[i].name, gpu_mha_last_error());
@@ -248,15 +218,8 @@ bool mha_bench_options_parse(struct mha_bench_options *options, int argc, char *
     struct raw_options raw = {0};
 
     *options = (struct mha_bench_options){.seconds = 1};
-    *code = MHA_EXIT_USAGE;
-    switch (parse(options, &raw, argc, argv)) {
-    case MHA_OPTIONS_HELP:
-        *code = MHA_EXIT_OK;
+    if (!mha_options_are_ok(parse(options, &raw, argc, argv), code)) {
         return false;
-    case MHA_OPTIONS_USAGE:
-        return false;
-    case MHA_OPTIONS_OK:
-        break;
     }
     return interpret(options, &raw);
 }

@@ -49,26 +49,19 @@ bool mha_bench_shape_read(const char *text, gpu_mha_desc *desc)
     int64_t *const fields[] = {&desc->B,  &desc->H,  &desc->HKV, &desc->NQ,
                                &desc->NK, &desc->DK, &desc->DV};
     enum { FIELDS = sizeof fields / sizeof fields[0], NEEDED = FIELDS - 1 };
-    size_t read = 0;
+    const size_t read = mha_options_lengths(text, fields, FIELDS);
 
-    for (bool more = true; more; read++) {
-        char number[24];
-        size_t length = strcspn(text, ",");
-        if (read == FIELDS || length >= sizeof number) {
-            return false;
-        }
-        memcpy(number, text, length);
-        number[length] = '\0';
-        if (!mha_options_int64(number, fields[read]) || *fields[read] < 1) {
-            return false;
-        }
-        more = text[length] == ',';
-        text += length + more;
-    }
     if (read == NEEDED) {
         desc->DV = desc->DK;
     }
     return read >= NEEDED;
+}
+
+void mha_bench_store_as(gpu_mha_desc *desc, gpu_mha_type type)
+{
+    const gpu_mha_tensor stored = {.type = type};
+
+    desc->query = desc->key = desc->value = desc->output = stored;
 }
 
 int64_t mha_bench_key_length(const struct mha_bench_shape *shape, int64_t b)

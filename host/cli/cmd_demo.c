@@ -314,13 +314,9 @@ enum mha_exit mha_cmd_demo(int argc, char **argv)
         .epilogue = epilogue,
     };
 
-    switch (mha_options_parse(&line, argc, argv, &operands)) {
-    case MHA_OPTIONS_HELP:
-        return MHA_EXIT_OK;
-    case MHA_OPTIONS_USAGE:
-        return MHA_EXIT_USAGE;
-    case MHA_OPTIONS_OK:
-        break;
+    enum mha_exit code;
+    if (!mha_options_are_ok(mha_options_parse(&line, argc, argv, &operands), &code)) {
+        return code;
     }
     const char *folder = find_data(asked);
     if (!folder) {

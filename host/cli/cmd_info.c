@@ -59,17 +59,16 @@ static bool read_choice(gpu_mha_context *context, const struct mha_tune_job *job
 static void print_choices(const gpu_mha_device_info *device)
 {
     gpu_mha_context *context = NULL;
-    size_t count;
-    const struct mha_tune_job *jobs = mha_tune_default_jobs(&count);
     bool any_tuned = false;
 
     if (gpu_mha_context_create(device->selector, &context)) {
         mha_report_library_error(device->selector);
         return;
     }
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < MHA_TUNE_DEFAULT_JOBS; i++) {
+        const struct mha_tune_job job = mha_tune_default_job(i);
         gpu_mha_choice choice;
-        if (read_choice(context, &jobs[i], &choice)) {
+        if (read_choice(context, &job, &choice)) {
             printf("        %s: %s, %s\n", choice.kind, choice.text, source_name(choice.source));
             any_tuned |= choice.source == GPU_MHA_CHOICE_TUNED;
         }
@@ -83,16 +82,15 @@ static void print_choices(const gpu_mha_device_info *device)
 static json_t *choices_json(const gpu_mha_device_info *device)
 {
     gpu_mha_context *context = NULL;
-    size_t count;
-    const struct mha_tune_job *jobs = mha_tune_default_jobs(&count);
     json_t *choices = json_array();
 
     if (!device->usable || gpu_mha_context_create(device->selector, &context)) {
         return choices;
     }
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < MHA_TUNE_DEFAULT_JOBS; i++) {
+        const struct mha_tune_job job = mha_tune_default_job(i);
         gpu_mha_choice choice;
-        if (read_choice(context, &jobs[i], &choice)) {
+        if (read_choice(context, &job, &choice)) {
             json_array_append_new(choices,
                                   json_pack("{s:s s:s s:s}", "kind", choice.kind, "shape",
                                             choice.text, "source", source_name(choice.source)));
@@ -208,13 +206,9 @@ enum mha_exit mha_cmd_info(int argc, char **argv)
                     "gpu-mha tune measured. No device at all is an answer too, and no failure.",
     };
     int operand_count = 0;
-    switch (mha_options_parse(&line, argc, argv, &operand_count)) {
-    case MHA_OPTIONS_OK:
-        break;
-    case MHA_OPTIONS_HELP:
-        return MHA_EXIT_OK;
-    case MHA_OPTIONS_USAGE:
-        return MHA_EXIT_USAGE;
+    enum mha_exit code;
+    if (!mha_options_are_ok(mha_options_parse(&line, argc, argv, &operand_count), &code)) {
+        return code;
     }
     size_t count = 0;
     if (gpu_mha_device_count(&count)) {

@@ -326,13 +326,9 @@ enum mha_exit mha_cmd_verify(int argc, char **argv)
         .epilogue = epilogue,
     };
 
-    switch (mha_options_parse(&line, argc, argv, &folders)) {
-    case MHA_OPTIONS_HELP:
-        return MHA_EXIT_OK;
-    case MHA_OPTIONS_USAGE:
-        return MHA_EXIT_USAGE;
-    case MHA_OPTIONS_OK:
-        break;
+    enum mha_exit code;
+    if (!mha_options_are_ok(mha_options_parse(&line, argc, argv, &folders), &code)) {
+        return code;
     }
     if (!(verify.tolerance >= 0.0 && verify.tolerance <= MHA_DEFAULT_TOLERANCE)) {
         mha_report("--tolerance is %g; it may only tighten the default, %g, and not be negative",

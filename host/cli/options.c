@@ -27,13 +27,11 @@ static bool usage_error(const struct parser *parser, const char *format, ...)
 
 static bool usage_error(const struct parser *parser, const char *format, ...)
 {
-    char sentence[MHA_ERROR_SIZE];
     va_list arguments;
 
     va_start(arguments, format);
-    vsnprintf(sentence, sizeof sentence, format, arguments);
+    mha_report_usage_v(parser->line->command, format, arguments);
     va_end(arguments);
-    mha_report("%s (see '%s --help')", sentence, parser->line->command);
     return false;
 }
 
@@ -53,6 +51,27 @@ bool mha_options_int64(const char *text, int64_t *value)
     }
     *value = number;
     return true;
+}
+
+size_t mha_options_lengths(const char *text, int64_t *const lengths[], size_t most)
+{
+    size_t read = 0;
+
+    for (bool more = true; more; read++) {
+        char number[24];
+        size_t length = strcspn(text, ",");
+        if (read == most || length >= sizeof number) {
+            return 0;
+        }
+        memcpy(number, text, length);
+        number[length] = '\0';
+        if (!mha_options_int64(number, lengths[read]) || *lengths[read] < 1) {
+            return 0;
+        }
+        more = text[length] == ',';
+        text += length + more;
+    }
+    return read;
 }
 
 bool mha_options_double(const char *text, bool allow_nonfinite, double *value)

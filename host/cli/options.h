@@ -14,6 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "report.h"
+
 enum mha_option_kind {
     MHA_OPTION_HEADING,    /* not an option: `help` is a line above the options that follow */
     MHA_OPTION_FLAG,       /* target: bool, set to true */
@@ -70,6 +72,16 @@ enum mha_options_result {
 enum mha_options_result mha_options_parse(const struct mha_command_line *line, int argc,
                                           char **argv, int *operand_count);
 
+/*
+ * True if the command is to go on; else *code is what it is to exit with. It is MHA_EXIT_USAGE in
+ * the first case, for what the command may yet find wrong.
+ */
+static inline bool mha_options_are_ok(enum mha_options_result result, enum mha_exit *code)
+{
+    *code = result == MHA_OPTIONS_HELP ? MHA_EXIT_OK : MHA_EXIT_USAGE;
+    return result == MHA_OPTIONS_OK;
+}
+
 /* The --help text, at most 80 columns wide. */
 void mha_options_print_help(const struct mha_command_line *line);
 
@@ -79,6 +91,21 @@ void mha_options_print_help(const struct mha_command_line *line);
  */
 bool mha_options_int64(const char *text, int64_t *value);
 bool mha_options_double(const char *text, bool allow_nonfinite, double *value);
+
+/*
+ * Whole numbers of 1 or more between commas, `most` at most. Returns how many; 0 if the text is
+ * anything else.
+ */
+size_t mha_options_lengths(const char *text, int64_t *const lengths[], size_t most);
+
+/*
+ * The value of --name, names between commas: `add` is given the index of each among `names`, and
+ * ends the walk by returning false. A name that is none of them is reported as "--name has no
+ * <what>'...'".
+ */
+bool mha_options_add_names(const char *command, const char *what, const char *text,
+                           const char *const names[], size_t count,
+                           bool (*add)(void *user, size_t index), void *user);
 
 /*
  * The candidate nearest to `word` when it is near enough to be a misspelling, else NULL. For

@@ -1,7 +1,6 @@
 /* Sentences on stderr and in error buffers; see report.h. */
 #include "report.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 
 enum { SENTENCE_SIZE = 2 * MHA_ERROR_SIZE, ESCAPE_SIZE = 4 /* "\xNN" */ };
@@ -42,6 +41,25 @@ void mha_report(const char *format, ...)
     }
     shown[length++] = '\n';
     fwrite(shown, 1, length, stderr);
+}
+
+bool mha_report_usage_v(const char *command, const char *format, va_list arguments)
+{
+    char sentence[MHA_ERROR_SIZE];
+
+    vsnprintf(sentence, sizeof sentence, format, arguments);
+    mha_report("%s (see '%s --help')", sentence, command);
+    return false;
+}
+
+bool mha_report_usage(const char *command, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    mha_report_usage_v(command, format, arguments);
+    va_end(arguments);
+    return false;
 }
 
 bool mha_fail(char *error, size_t error_size, const char *format, ...)

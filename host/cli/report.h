@@ -5,6 +5,7 @@
 #ifndef MHA_CLI_REPORT_H
 #define MHA_CLI_REPORT_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -22,6 +23,17 @@ enum mha_exit {
  * tab are shown as \xNN, so that a hostile file name cannot drive the terminal.
  */
 void mha_report(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/*
+ * Reports a wrong command line of `command`, "gpu-mha run", and where its help is; always returns
+ * false.
+ */
+bool mha_report_usage(const char *command, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* The same with its arguments as a list. */
+bool mha_report_usage_v(const char *command, const char *format, va_list arguments)
+    __attribute__((format(printf, 2, 0)));
 
 /*
  * Writes a sentence to `error` (cut to error_size, always terminated) and returns false, so that

@@ -3,7 +3,6 @@
  */
 #include <float.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,20 +34,7 @@ const char *mha_run_type_name(gpu_mha_type type)
     return type_words[type];
 }
 
-/* Reports a wrong command line; always returns false. */
-static bool usage_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-static bool usage_error(const char *format, ...)
-{
-    char sentence[MHA_ERROR_SIZE];
-    va_list arguments;
-
-    va_start(arguments, format);
-    vsnprintf(sentence, sizeof sentence, format, arguments);
-    va_end(arguments);
-    mha_report("%s (see 'gpu-mha run --help')", sentence);
-    return false;
-}
+#define usage_error(...) mha_report_usage("gpu-mha run", __VA_ARGS__)
 
 /* "top-left", "bottom-right" or a number: where query 0 stands among the keys. */
 static bool set_offset(gpu_mha_desc *desc, const char *option, const char *text)
@@ -412,15 +398,8 @@ bool mha_run_options_parse(struct mha_run_options *options, int argc, char **arg
     struct raw_options raw = {0};
 
     *options = (struct mha_run_options){.desc = {.struct_size = sizeof options->desc}};
-    *code = MHA_EXIT_USAGE;
-    switch (parse(options, &raw, argc, argv)) {
-    case MHA_OPTIONS_HELP:
-        *code = MHA_EXIT_OK;
+    if (!mha_options_are_ok(parse(options, &raw, argc, argv), code)) {
         return false;
-    case MHA_OPTIONS_USAGE:
-        return false;
-    case MHA_OPTIONS_OK:
-        break;
     }
     return interpret(options, &raw);
 }

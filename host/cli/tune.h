@@ -34,7 +34,8 @@ bool mha_tune_settings_parse(struct mha_tune_settings *settings, int argc, char 
                              enum mha_exit *code);
 
 /* What is tuned where nothing is asked for: the kinds of problem that gpu-mha info tells of. */
-const struct mha_tune_job *mha_tune_default_jobs(size_t *count);
+enum { MHA_TUNE_DEFAULT_JOBS = 6 };
+struct mha_tune_job mha_tune_default_job(size_t index);
 
 /* One job as it goes: lines on stdout, a progress line on a terminal; or both into JSON. */
 struct mha_tune_view {

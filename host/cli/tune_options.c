@@ -1,7 +1,6 @@
 /*
  * The command line of gpu-mha tune.
  */
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,49 +19,31 @@ struct raw_options {
 static const char *const type_words[] = {
     [GPU_MHA_F32] = "f32", [GPU_MHA_F16] = "f16", [GPU_MHA_BF16] = "bf16", NULL};
 
-#define ATTENTION(B_, H_, HKV_, NQ_, NK_, D_, type_)                                               \
-    .desc = {.struct_size = sizeof(gpu_mha_desc),                                                  \
-             .B = B_,                                                                              \
-             .H = H_,                                                                              \
-             .HKV = HKV_,                                                                          \
-             .NQ = NQ_,                                                                            \
-             .NK = NK_,                                                                            \
-             .DK = D_,                                                                             \
-             .DV = D_,                                                                             \
-             .query = {.type = type_},                                                             \
-             .key = {.type = type_},                                                               \
-             .value = {.type = type_},                                                             \
-             .output = {.type = type_}}
+/* The shapes of gpu-mha bench that stand for a kind each, and the product of its layer. */
+static const char *const default_names[] = {"prefill-64", "prefill-128", "prefill-f16",
+                                            "decode",     "decode-f16",  "product"};
+enum { DEFAULTS = sizeof default_names / sizeof default_names[0] };
+_Static_assert((int)DEFAULTS == (int)MHA_TUNE_DEFAULT_JOBS, "as tune.h says");
 
-/* The shapes of gpu-mha bench that stand for a kind each. */
-static const struct mha_tune_job default_jobs[] = {
-    {.name = "prefill-64", ATTENTION(1, 12, 12, 1024, 1024, 64, GPU_MHA_F32)},
-    {.name = "prefill-128", ATTENTION(1, 8, 8, 2048, 2048, 128, GPU_MHA_F32)},
-    {.name = "prefill-f16", ATTENTION(1, 8, 8, 2048, 2048, 128, GPU_MHA_F16)},
-    {.name = "decode", ATTENTION(1, 32, 8, 1, 4096, 128, GPU_MHA_F32)},
-    {.name = "decode-f16", ATTENTION(1, 32, 8, 1, 4096, 128, GPU_MHA_F16)},
-    {.name = "product", .is_product = true, .M = 1024, .N = 768, .K = 768},
-};
-
-const struct mha_tune_job *mha_tune_default_jobs(size_t *count)
+struct mha_tune_job mha_tune_default_job(size_t index)
 {
-    *count = sizeof default_jobs / sizeof default_jobs[0];
-    return default_jobs;
+    struct mha_tune_job job = {.name = default_names[index]};
+    size_t count;
+    const struct mha_bench_shape *shapes = mha_bench_default_shapes(&count);
+
+    for (size_t i = 0; i < count; i++) {
+        if (!strcmp(shapes[i].name, job.name)) {
+            job.desc = shapes[i].desc;
+            return job;
+        }
+    }
+    job.is_product = true;
+    job.M = 1024;
+    job.N = job.K = 768;
+    return job;
 }
 
-static bool usage_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-static bool usage_error(const char *format, ...)
-{
-    char sentence[MHA_ERROR_SIZE];
-    va_list arguments;
-
-    va_start(arguments, format);
-    vsnprintf(sentence, sizeof sentence, format, arguments);
-    va_end(arguments);
-    mha_report("%s (see 'gpu-mha tune --help')", sentence);
-    return false;
-}
+#define usage_error(...) mha_report_usage("gpu-mha tune", __VA_ARGS__)
 
 static bool add_job(struct mha_tune_settings *settings, const struct mha_tune_job *job)
 {
@@ -73,38 +54,11 @@ static bool add_job(struct mha_tune_settings *settings, const struct mha_tune_jo
     return true;
 }
 
-/* The default job whose name is text[0..length-1]. */
-static bool add_named(struct mha_tune_settings *settings, const char *text, size_t length)
+static bool add_default(void *settings, size_t index)
 {
-    size_t count;
-    const struct mha_tune_job *jobs = mha_tune_default_jobs(&count);
-    char known[256] = "";
-    size_t used = 0;
+    const struct mha_tune_job job = mha_tune_default_job(index);
 
-    for (size_t i = 0; i < count; i++) {
-        if (strlen(jobs[i].name) == length && !memcmp(jobs[i].name, text, length)) {
-            return add_job(settings, &jobs[i]);
-        }
-        if (used < sizeof known) {
-            used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "",
-                                     jobs[i].name);
-        }
-    }
-    return usage_error("--name has no '%.*s'; there are %s", (int)length, text, known);
-}
-
-static bool add_names(struct mha_tune_settings *settings, const char *text)
-{
-    for (;;) {
-        size_t length = strcspn(text, ",");
-        if (!add_named(settings, text, length)) {
-            return false;
-        }
-        if (text[length] == '\0') {
-            return true;
-        }
-        text += length + 1;
-    }
+    return add_job(settings, &job);
 }
 
 static bool add_shape(struct mha_tune_settings *settings, const struct raw_options *raw,
@@ -113,17 +67,14 @@ static bool add_shape(struct mha_tune_settings *settings, const struct raw_optio
     struct mha_tune_job job = {.name = text, .desc = {.struct_size = sizeof job.desc}};
 
     if (!mha_bench_shape_read(text, &job.desc)) {
-        return usage_error("--shape needs B,H,HKV,NQ,NK,DK or B,H,HKV,NQ,NK,DK,DV, whole numbers "
-                           "of 1 or more, not '%s'",
-                           text);
+        return usage_error(MHA_BENCH_SHAPE_RULE, text);
     }
     if (raw->causal) {
         job.desc.causal = 1;
         job.desc.offset_kind = GPU_MHA_BOTTOM_RIGHT;
     }
     if (raw->dtype_given) {
-        const gpu_mha_tensor stored = {.type = (gpu_mha_type)raw->type};
-        job.desc.query = job.desc.key = job.desc.value = job.desc.output = stored;
+        mha_bench_store_as(&job.desc, (gpu_mha_type)raw->type);
     }
     if (gpu_mha_desc_check(&job.desc)) {
         return usage_error("shape %s: %s", text, gpu_mha_last_error());
@@ -131,30 +82,12 @@ static bool add_shape(struct mha_tune_settings *settings, const struct raw_optio
     return add_job(settings, &job);
 }
 
-static bool read_lengths(const char *text, int64_t *lengths[], size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        char number[24];
-        size_t length = strcspn(text, ",");
-        if (length >= sizeof number || (text[length] == ',') != (i + 1 < count)) {
-            return false;
-        }
-        memcpy(number, text, length);
-        number[length] = '\0';
-        if (!mha_options_int64(number, lengths[i]) || *lengths[i] < 1) {
-            return false;
-        }
-        text += length + (text[length] == ',');
-    }
-    return true;
-}
-
 static bool add_product(struct mha_tune_settings *settings, const char *text)
 {
     struct mha_tune_job job = {.name = text, .is_product = true};
-    int64_t *lengths[] = {&job.M, &job.N, &job.K};
+    int64_t *const lengths[] = {&job.M, &job.N, &job.K};
 
-    if (!read_lengths(text, lengths, 3)) {
+    if (mha_options_lengths(text, lengths, 3) != 3) {
         return usage_error("--product needs M,N,K, whole numbers of 1 or more, not '%s'", text);
     }
     return add_job(settings, &job);
@@ -169,7 +102,8 @@ static bool interpret(struct mha_tune_settings *settings, const struct raw_optio
         return usage_error("--seconds is %g, but must be more than 0 and at most 60",
                            settings->seconds);
     }
-    if (raw->names && !add_names(settings, raw->names)) {
+    if (raw->names && !mha_options_add_names("gpu-mha tune", "", raw->names, default_names,
+                                             DEFAULTS, add_default, settings)) {
         return false;
     }
     for (size_t i = 0; i < raw->shapes.count; i++) {
@@ -182,13 +116,9 @@ static bool interpret(struct mha_tune_settings *settings, const struct raw_optio
             return false;
         }
     }
-    size_t count;
-    const struct mha_tune_job *jobs = mha_tune_default_jobs(&count);
-    for (size_t i = 0; settings->job_count < count && i < count; i++) {
-        if (raw->names || raw->shapes.count > 0 || raw->products.count > 0) {
-            break;
-        }
-        add_job(settings, &jobs[i]);
+    const bool nothing_asked = settings->job_count == 0;
+    for (size_t i = 0; nothing_asked && i < DEFAULTS; i++) {
+        add_default(settings, i);
     }
     return true;
 }
@@ -273,15 +203,8 @@ bool mha_tune_settings_parse(struct mha_tune_settings *settings, int argc, char 
     struct raw_options raw = {0};
 
     *settings = (struct mha_tune_settings){.seconds = 0.5};
-    *code = MHA_EXIT_USAGE;
-    switch (parse(settings, &raw, argc, argv)) {
-    case MHA_OPTIONS_HELP:
-        *code = MHA_EXIT_OK;
+    if (!mha_options_are_ok(parse(settings, &raw, argc, argv), code)) {
         return false;
-    case MHA_OPTIONS_USAGE:
-        return false;
-    case MHA_OPTIONS_OK:
-        break;
     }
     return interpret(settings, &raw);
 }
