@@ -233,20 +233,6 @@ MHA_INLINE MHA_WIDE void mha_gemm_lanes(const struct mha_gemm_params *p, const f
     }
 }
 
-/* The sums over the lanes of VEC vectors, which are lost. */
-MHA_INLINE MHA_WIDE mha_floatv mha_gemm_join(mha_floatv *lanes)
-{
-    mha_transpose(lanes);
-#pragma unroll
-    for (int width = VEC / 2; width >= 1; width /= 2) {
-#pragma unroll
-        for (int x = 0; x < width; ++x) {
-            lanes[x] += lanes[x + width];
-        }
-    }
-    return lanes[0];
-}
-
 __kernel MHA_WIDE void gemm_thin(const struct mha_gemm_params p, __global const float *a,
                                  __global const float *w, __global float *c,
                                  __global const float *bias)
@@ -269,7 +255,7 @@ __kernel MHA_WIDE void gemm_thin(const struct mha_gemm_params p, __global const 
         }
     }
     for (int r = 0; r < MQ && r < p.M; ++r) {
-        mha_floatv sum = mha_gemm_join(total + r * VEC);
+        mha_floatv sum = mha_turn_sum(total + r * VEC);
         for (mha_i64 k = whole; k < p.K; ++k) {
             const float x = a[p.a_offset + r * p.a_stride + k];
             for (int n = 0; n < VEC && first + n < p.N; ++n) {

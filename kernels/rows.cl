@@ -197,7 +197,7 @@ __kernel void rows(const struct mha_params params, __global const void *query,
         for (int r = 0; r < MQ; ++r) {
             const struct mha_row_id id = mha_row_of(p, tile, r, MQ);
             const float peak = mha_lane_scores(p, tile, id, first, (uint)(bits >> (r * NK)),
-                                               bias_rows + r * NK, slopes, s + r * NK, -INFINITY);
+                                               bias_rows + r * NK, slopes, s + r * NK);
             const float scale = mha_lane_raise(&sums[r], mha_unit(p), peak);
             if (scale != 1.0f) {
 #pragma unroll

@@ -408,7 +408,7 @@ MHA_INLINE ulong mha_tile_scores(__local const struct mha_group *group, __global
         }
         const uint bits = mha_lane_bits(p, tile, id, mine, mask, bias, bias_row);
         seen |= (ulong)bits << (r * NK);
-        peak[r] = mha_lane_scores(p, tile, id, mine, bits, bias_row, slopes, s + r * NK, -INFINITY);
+        peak[r] = mha_lane_scores(p, tile, id, mine, bits, bias_row, slopes, s + r * NK);
     }
     return seen;
 }

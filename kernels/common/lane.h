@@ -204,13 +204,13 @@ MHA_INLINE uint mha_lane_bits(const struct mha_params *p, const struct mha_row_t
 
 /*
  * The products of one row with its NK keys to scores, in place, -inf where hidden. Returns the
- * largest of them and `peak`.
+ * largest of them.
  */
 MHA_INLINE float mha_lane_scores(const struct mha_params *p, const struct mha_row_tile *tile,
                                  struct mha_row_id id, mha_i64 key, uint bits,
-                                 const float *bias_row, __global const float *slopes, float *s,
-                                 float peak)
+                                 const float *bias_row, __global const float *slopes, float *s)
 {
+    float peak = -INFINITY;
     struct mha_row_terms terms;
     terms.slope = p->has_alibi ? slopes[p->slopes_offset + id.head] : 0.0f;
     terms.position = id.query + mha_offset(p, tile->length);
