@@ -39,8 +39,8 @@ MHA_INLINE void mha_prefetch_head(const struct mha_params *p, mha_i64 head, mha_
         const struct mha_source v =
             mha_source_of(p->NP, past_value, p->past_value, p->past_value_type, value, p->value,
                           p->value_type, b, g, j);
-        mha_prefetch_row(k.data, k.type, k.row, DK);
-        mha_prefetch_row(v.data, v.type, v.row, DV);
+        mha_prefetch_row(k.data, k.type, k.at, DK);
+        mha_prefetch_row(v.data, v.type, v.at, DV);
     }
     const mha_i64 group = p->H / p->HKV, rows = group * p->NQ;
     for (mha_i64 x = part * rows / parts; x < (part + 1) * rows / parts; ++x) {

@@ -32,7 +32,7 @@ MHA_INLINE void mha_row_products(const struct mha_params *p, const struct mha_ro
                                  __global const void *query, __global const void *key,
                                  __global const void *past_key, mha_i64 first, float *s)
 {
-    struct mha_source from[NK];
+    struct mha_lane_source from[NK];
     mha_i64 rows[MQ];
     float rest[MQ * NK];
     const int wide = mha_is_wide(query, p->query);
@@ -66,8 +66,9 @@ MHA_INLINE void mha_row_products(const struct mha_params *p, const struct mha_ro
             }
 #pragma unroll
             for (int n = 0; n < NK; ++n) {
-                const float4 k = mha_load4(from[n].data, MHA_BUILT_TYPE(KEY_TYPE, from[n].type),
-                                           from[n].at + d, DK - d, from[n].wide);
+                const float4 k =
+                    mha_load4(from[n].row.data, MHA_BUILT_TYPE(KEY_TYPE, from[n].row.type),
+                              from[n].row.at + d, DK - d, from[n].wide);
 #pragma unroll
                 for (int r = 0; r < MQ; ++r) {
                     float x = sum[r * NK + n];
@@ -98,7 +99,7 @@ MHA_INLINE void mha_row_values(const struct mha_params *p, const struct mha_row_
                                mha_i64 first, int column, ulong bits, const float *w, float4 *o,
                                float4 *rest)
 {
-    struct mha_source from[NK];
+    struct mha_lane_source from[NK];
 #pragma unroll
     for (int n = 0; n < NK; ++n) {
         const mha_i64 j = clamp(first + n, tile->some.first, tile->some.last - 1);
@@ -114,8 +115,9 @@ MHA_INLINE void mha_row_values(const struct mha_params *p, const struct mha_row_
         }
 #pragma unroll
         for (int n = 0; n < NK; ++n) {
-            const float4 v = mha_load4(from[n].data, MHA_BUILT_TYPE(VALUE_TYPE, from[n].type),
-                                       from[n].at + at, DV - at, from[n].wide);
+            const float4 v =
+                mha_load4(from[n].row.data, MHA_BUILT_TYPE(VALUE_TYPE, from[n].row.type),
+                          from[n].row.at + at, DV - at, from[n].wide);
 #pragma unroll
             for (int r = 0; r < MQ; ++r) {
                 const int seen = (int)(bits >> (r * NK + n)) & 1;

@@ -127,8 +127,9 @@ MHA_INLINE void mha_load_key_tile(__local const struct mha_group *group, __globa
         const mha_i64 j = first + k;
         float4 x = 0.0f;
         if (j >= tile->some.first && j < tile->some.last) {
-            const struct mha_source from = MHA_KEY_SOURCE(j);
-            x = mha_load4(from.data, from.type, from.at + d + 4 * v, DK - d - 4 * v, from.wide);
+            const struct mha_lane_source from = MHA_KEY_SOURCE(j);
+            x = mha_load4(from.row.data, from.row.type, from.row.at + d + 4 * v, DK - d - 4 * v,
+                          from.wide);
         }
         to[(k % NK * LC + k / NK) * KEY_ROW + v] = x;
     }
@@ -150,8 +151,8 @@ MHA_INLINE void mha_load_value_tile(__local const struct mha_group *group,
         const mha_i64 j = first + k / KC * NK + n + k % KC;
         float4 x = 0.0f;
         if (j >= tile->some.first && j < tile->some.last) {
-            const struct mha_source from = MHA_VALUE_SOURCE(j);
-            x = mha_load4(from.data, from.type, from.at + c, DV - c, from.wide);
+            const struct mha_lane_source from = MHA_VALUE_SOURCE(j);
+            x = mha_load4(from.row.data, from.row.type, from.row.at + c, DV - c, from.wide);
         }
         if (any(!isfinite(x))) {
             atomic_or(special, 1);

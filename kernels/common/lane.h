@@ -24,6 +24,7 @@
 
 #include "common/dropout.h"
 #include "common/scores.h"
+#include "common/source.h"
 #include "common/visible.h"
 
 #define CHAIN 16
@@ -95,11 +96,7 @@ MHA_INLINE int mha_row_exists(const struct mha_params *p, const struct mha_row_t
 MHA_INLINE struct mha_range mha_lane_tiles(const struct mha_params *p,
                                            const struct mha_row_tile *tile, int keys, mha_i64 split)
 {
-    const mha_i64 share = (p->tiles + p->splits - 1) / p->splits;
-    struct mha_range tiles;
-    tiles.first = max(tile->some.first / keys, split * share);
-    tiles.last = min((tile->some.last + keys - 1) / keys, (split + 1) * share);
-    return tiles;
+    return mha_split_tiles(p, tile->some, keys, split);
 }
 
 /* 1 if vectors of 4 elements from the tensor's rows are aligned. A buffer over memory of the
@@ -109,41 +106,31 @@ MHA_INLINE int mha_is_wide(__global const void *data, struct mha_tensor_params t
     return ((t.offset | t.stride_b | t.stride_h | t.stride_n) & 3) == 0 && ((size_t)data & 15) == 0;
 }
 
-/* Where row j of keys or values lies, past ones first. */
-struct mha_source {
-    __global const void *data;
-    mha_i64 at;
-    mha_i32 type;
+/* A row of keys or values, and whether its vectors of 4 are aligned. */
+struct mha_lane_source {
+    struct mha_source row;
     int wide;
 };
 
-MHA_INLINE struct mha_source mha_source_of(const struct mha_params *p, __global const void *past,
-                                           struct mha_tensor_params past_tensor, mha_i32 past_type,
-                                           __global const void *data,
-                                           struct mha_tensor_params tensor, mha_i32 type, mha_i64 b,
-                                           mha_i64 g, mha_i64 j)
+MHA_INLINE struct mha_lane_source mha_lane_source_of(const struct mha_params *p,
+                                                     __global const void *past,
+                                                     struct mha_tensor_params past_tensor,
+                                                     mha_i32 past_type, __global const void *data,
+                                                     struct mha_tensor_params tensor, mha_i32 type,
+                                                     mha_i64 b, mha_i64 g, mha_i64 j)
 {
-    struct mha_source from;
-    if (j < p->NP) {
-        from.data = past;
-        from.at = mha_row(past_tensor, b, g, j);
-        from.type = past_type;
-        from.wide = mha_is_wide(past, past_tensor);
-    } else {
-        from.data = data;
-        from.at = mha_row(tensor, b, g, j - p->NP);
-        from.type = type;
-        from.wide = mha_is_wide(data, tensor);
-    }
+    struct mha_lane_source from;
+    from.row = mha_source_of(p->NP, past, past_tensor, past_type, data, tensor, type, b, g, j);
+    from.wide = j < p->NP ? mha_is_wide(past, past_tensor) : mha_is_wide(data, tensor);
     return from;
 }
 
 #define MHA_KEY_SOURCE(j)                                                                          \
-    mha_source_of(p, past_key, p->past_key, p->past_key_type, key, p->key, p->key_type, tile->b,   \
-                  tile->g, j)
+    mha_lane_source_of(p, past_key, p->past_key, p->past_key_type, key, p->key, p->key_type,       \
+                       tile->b, tile->g, j)
 #define MHA_VALUE_SOURCE(j)                                                                        \
-    mha_source_of(p, past_value, p->past_value, p->past_value_type, value, p->value,               \
-                  p->value_type, tile->b, tile->g, j)
+    mha_lane_source_of(p, past_value, p->past_value, p->past_value_type, value, p->value,          \
+                       p->value_type, tile->b, tile->g, j)
 
 /*
  * Elements [at, at + 4) of which `left` exist, 0 behind them; nothing behind is read. `wide` tells

@@ -84,11 +84,7 @@ MHA_INLINE struct mha_range mha_tile_range(const struct mha_params *p, const str
             keys.last = max(keys.last, rows->range[r].last);
         }
     }
-    const mha_i64 share = (p->tiles + p->splits - 1) / p->splits;
-    struct mha_range tiles;
-    tiles.first = max(keys.first / KT, split * share);
-    tiles.last = min((keys.last + KT - 1) / KT, (split + 1) * share);
-    return tiles;
+    return mha_split_tiles(p, keys, KT, split);
 }
 
 /* The keys of a tile that some row sees, and those that every row does. */

@@ -9,6 +9,7 @@
 #ifndef MHA_PACK_H
 #define MHA_PACK_H
 
+#include "common/source.h"
 #include "common/transpose.h"
 
 #if defined(__clang__)
@@ -16,32 +17,6 @@
 #else
 #define MHA_STORE_PACKED(value, pointer) mha_vstore(value, 0, pointer)
 #endif
-
-/* Element (b, h, j, 0) of past or new keys or values. */
-struct mha_source {
-    __global const void *data;
-    mha_i64 row;
-    mha_i32 type;
-};
-
-MHA_INLINE struct mha_source mha_source_of(mha_i64 NP, __global const void *past,
-                                           struct mha_tensor_params past_tensor, mha_i32 past_type,
-                                           __global const void *data,
-                                           struct mha_tensor_params tensor, mha_i32 type, mha_i64 b,
-                                           mha_i64 h, mha_i64 j)
-{
-    struct mha_source source;
-    if (j < NP) {
-        source.data = past;
-        source.row = mha_row(past_tensor, b, h, j);
-        source.type = past_type;
-    } else {
-        source.data = data;
-        source.row = mha_row(tensor, b, h, j - NP);
-        source.type = type;
-    }
-    return source;
-}
 
 MHA_INLINE mha_i64 mha_packed_keys(const struct mha_params *p, __global const void *key_lengths,
                                    mha_i64 b)
@@ -52,8 +27,8 @@ MHA_INLINE mha_i64 mha_packed_keys(const struct mha_params *p, __global const vo
 /* Elements [d, d + VEC) of a row, 0 behind the last. */
 MHA_INLINE MHA_WIDE mha_floatv mha_source_vector(struct mha_source from, int d, int D)
 {
-    return d + VEC <= D ? mha_load_vector(from.data, from.type, from.row + d, VEC)
-                        : mha_load_vector(from.data, from.type, from.row + d, D % VEC);
+    return d + VEC <= D ? mha_load_vector(from.data, from.type, from.at + d, VEC)
+                        : mha_load_vector(from.data, from.type, from.at + d, D % VEC);
 }
 
 /* Key tile `tile` of kv head h, of which `count` keys exist. */

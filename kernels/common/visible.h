@@ -80,6 +80,17 @@ MHA_INLINE struct mha_range mha_row_range(const struct mha_params *p, mha_i64 le
     return mha_rows_range(p, length, i, i);
 }
 
+/* The tiles of `keys` keys that hold a key of the range, within the share of one split. */
+MHA_INLINE struct mha_range mha_split_tiles(const struct mha_params *p, struct mha_range range,
+                                            int keys, mha_i64 split)
+{
+    const mha_i64 share = (p->tiles + p->splits - 1) / p->splits;
+    struct mha_range tiles;
+    tiles.first = max(range.first / keys, split * share);
+    tiles.last = min((range.last + keys - 1) / keys, (split + 1) * share);
+    return tiles;
+}
+
 /* Bits of the keys [tile_key, tile_key + KT) that lie in the range. */
 MHA_INLINE uint mha_range_bits(struct mha_range range, mha_i64 tile_key)
 {
