@@ -18,8 +18,10 @@ START_TEST(text_and_shape_are_the_same)
     static const struct {
         const char *text, *again;
     } cases[] = {
-        {"fused 12,16,2,8", NULL}, {"12,16,2,8", "fused 12,16,2,8"},   {"decode 16", NULL},
-        {"0,8,2,4", "decode 8"},   {"shared 8,16,4,4,32,2,1,0", NULL}, {"rows 2,8,32", NULL},
+        {"fused 12,16,2,8", NULL}, {"12,16,2,8", "fused 12,16,2,8"},
+        {"decode 16", NULL},       {"heads 6,8,2,16", NULL},
+        {"0,8,2,4", "decode 8"},   {"shared 8,16,4,4,32,2,1,0", NULL},
+        {"rows 2,8,32", NULL},
     };
     for (size_t n = 0; n < sizeof cases / sizeof cases[0]; n++) {
         struct mha_shape shape;
@@ -38,6 +40,7 @@ START_TEST(what_is_no_shape_is_refused_with_a_sentence)
     } cases[] = {
         {"12,16,2", "it is \"12,16,2\": it must be MQ,VEC,NV,TB"},
         {"fused 12,16,2,8,", "it is \"fused 12,16,2,8,\": it must be MQ,VEC,NV,TB"},
+        {"4294967308,16,2,8", "it is \"4294967308,16,2,8\": it must be MQ,VEC,NV,TB"},
         {"decode 5", "it: VEC is 5: it must be 4, 8 or 16"},
         {"33,16,2,8", "it: MQ is 33: it must be from 0 to 32"},
         {"shared 8,16,4",
@@ -85,6 +88,46 @@ static struct mha_problem problem_of(int64_t H, int64_t HKV, int64_t NQ, int64_t
     ASSERT_OK(mha_problem_read(&desc, &problem));
     return problem;
 }
+
+/* Enough heads for every core, each small enough for a cache; few rows in tiles that they fill. */
+START_TEST(short_sequences_get_a_work_item_for_each_head)
+{
+    static const struct {
+        cl_uint cores;
+        int64_t B, HKV, NQ, NK, D;
+        const char *shape, *key;
+    } cases[] = {
+        {2, 8, 12, 128, 128, 64, "heads 12,16,1,16", "short dk64 dv64 f32"},
+        {2, 32, 12, 32, 32, 32, "heads 8,16,1,16", "short dk32 dv32 f32"},
+        {2, 2, 4, 130, 256, 64, "heads 12,16,1,16", "short dk64 dv64 f32"},
+        {2, 1, 7, 128, 128, 64, "fused 12,16,1,16", "prefill dk64 dv64 f32"},
+        {2, 2, 4, 130, 257, 64, "fused 12,16,1,16", "prefill dk64 dv64 f32"},
+        {25, 8, 12, 128, 128, 64, "fused 12,16,1,16", "short dk64 dv64 f32"},
+        {2, 8, 12, 4, 128, 64, "decode 16", "decode dk64 dv64 f32"},
+    };
+    for (size_t n = 0; n < sizeof cases / sizeof cases[0]; n++) {
+        const struct mha_device device = {.type = CL_DEVICE_TYPE_CPU,
+                                          .compute_units = cases[n].cores,
+                                          .native_vector_width_float = 16};
+        const gpu_mha_desc desc = {.B = cases[n].B,
+                                   .H = cases[n].HKV,
+                                   .HKV = cases[n].HKV,
+                                   .NQ = cases[n].NQ,
+                                   .NK = cases[n].NK,
+                                   .DK = cases[n].D,
+                                   .DV = cases[n].D};
+        struct mha_problem problem;
+        struct mha_shape shape;
+        char text[MHA_SHAPE_TEXT], key[MHA_SHAPE_TEXT];
+        ASSERT_OK(mha_problem_read(&desc, &problem));
+        mha_shape_default(&problem, &device, &shape);
+        mha_shape_text(&shape, text, sizeof text);
+        mha_shape_key(&problem, key, sizeof key);
+        ck_assert_str_eq(text, cases[n].shape);
+        ck_assert_str_eq(key, cases[n].key);
+    }
+}
+END_TEST
 
 START_TEST(every_device_has_a_default_that_fits_its_limits)
 {
@@ -271,6 +314,7 @@ int main(void)
 
     tcase_add_test(data, text_and_shape_are_the_same);
     tcase_add_test(data, what_is_no_shape_is_refused_with_a_sentence);
+    tcase_add_test(data, short_sequences_get_a_work_item_for_each_head);
     tcase_add_test(data, every_device_has_a_default_that_fits_its_limits);
     tcase_add_test(data, a_device_gets_the_kernels_made_for_it);
     tcase_add_test(data, smaller_shapes_end);
