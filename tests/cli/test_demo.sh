@@ -6,9 +6,8 @@ set -u
 
 command=$1
 data=$2/minilm
-work=$(mktemp -d "${TMPDIR:-/tmp}/test_demo.XXXXXX") || exit 1
-trap 'rm -rf "$work"' EXIT
-trap 'exit 1' HUP INT TERM
+subcommand=demo
+. "$(dirname "$0")/command.sh"
 case $command in
     /*) ;;
     *) command=$PWD/$command ;;
@@ -19,35 +18,6 @@ case $data in
 esac
 cd "$work" || exit 1
 unset GPU_MHA_DATA_DIR
-failures=0
-
-fail() {
-    echo "FAIL: $*" >&2
-    failures=$((failures + 1))
-}
-
-# run CODE ARGUMENT...: the command must end with that code; its text is left in out and err.
-run() {
-    want=$1
-    shift
-    "$command" demo "$@" >out 2>err </dev/null
-    code=$?
-    [ "$code" -eq "$want" ] || {
-        fail "demo $*: exit code $code, want $want"
-        cat out err >&2
-    }
-    if grep -q -e Sanitizer -e 'runtime error' err; then
-        fail "demo $*: $(cat err)"
-    fi
-}
-
-# has FILE TEXT: a line of out or err must contain the text.
-has() {
-    grep -q -F -e "$2" "$1" || {
-        fail "'$2' is not in $1:"
-        cat "$1" >&2
-    }
-}
 
 # is_png FILE: starts with the PNG signature and ends with the last chunk's name and checksum.
 is_png() {

@@ -6,41 +6,11 @@
 set -u
 
 command=$1
-work=$(mktemp -d "${TMPDIR:-/tmp}/test_tune.XXXXXX") || exit 1
-trap 'rm -rf "$work"' EXIT
-trap 'exit 1' HUP INT TERM
+subcommand=
+. "$(dirname "$0")/command.sh"
 GPU_MHA_CACHE_DIR=$work/cache
 export GPU_MHA_CACHE_DIR
 unset GPU_MHA_TILE GPU_MHA_LOG
-failures=0
-
-fail() {
-    echo "FAIL: $*" >&2
-    failures=$((failures + 1))
-}
-
-# run CODE ARGUMENT...: the command must end with that code; its text is left in out and err.
-run() {
-    want=$1
-    shift
-    "$command" "$@" >"$work/out" 2>"$work/err" </dev/null
-    code=$?
-    [ "$code" -eq "$want" ] || {
-        fail "$*: exit code $code, want $want"
-        cat "$work/out" "$work/err" >&2
-    }
-    if grep -q -e Sanitizer -e 'runtime error' "$work/err"; then
-        fail "$*: $(cat "$work/err")"
-    fi
-}
-
-# has FILE TEXT: a line of out or err must contain the text.
-has() {
-    grep -q -F -e "$2" "$work/$1" || {
-        fail "'$2' is not in $1:"
-        cat "$work/$1" >&2
-    }
-}
 
 # refuses TEXT ARGUMENT...: a usage error that says the text, and nothing on stdout.
 refuses() {

@@ -6,38 +6,8 @@ set -u
 
 command=$1
 data=$2/onnx
-work=$(mktemp -d "${TMPDIR:-/tmp}/test_verify.XXXXXX") || exit 1
-trap 'rm -rf "$work"' EXIT
-trap 'exit 1' HUP INT TERM
-failures=0
-
-fail() {
-    echo "FAIL: $*" >&2
-    failures=$((failures + 1))
-}
-
-# run CODE ARGUMENT...: the command must end with that code; its text is left in out and err.
-run() {
-    want=$1
-    shift
-    "$command" verify "$@" >"$work/out" 2>"$work/err" </dev/null
-    code=$?
-    [ "$code" -eq "$want" ] || {
-        fail "verify $*: exit code $code, want $want"
-        cat "$work/out" "$work/err" >&2
-    }
-    if grep -q -e Sanitizer -e 'runtime error' "$work/err"; then
-        fail "verify $*: $(cat "$work/err")"
-    fi
-}
-
-# has FILE TEXT: a line of out or err must contain the text.
-has() {
-    grep -q -F -e "$2" "$work/$1" || {
-        fail "'$2' is not in $1:"
-        cat "$work/$1" >&2
-    }
-}
+subcommand=verify
+. "$(dirname "$0")/command.sh"
 
 # last TEXT: the last line of out.
 last() {
