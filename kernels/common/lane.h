@@ -119,9 +119,12 @@ MHA_INLINE struct mha_lane_source mha_lane_source_of(const struct mha_params *p,
                                                      struct mha_tensor_params tensor, mha_i32 type,
                                                      mha_i64 b, mha_i64 g, mha_i64 j)
 {
+    /* Both, before either is chosen: a choice of structs would be a choice of addresses, which
+     * keeps the parameters in memory. */
+    const int past_wide = mha_is_wide(past, past_tensor), new_wide = mha_is_wide(data, tensor);
     struct mha_lane_source from;
     from.row = mha_source_of(p->NP, past, past_tensor, past_type, data, tensor, type, b, g, j);
-    from.wide = j < p->NP ? mha_is_wide(past, past_tensor) : mha_is_wide(data, tensor);
+    from.wide = j < p->NP ? past_wide : new_wide;
     return from;
 }
 
