@@ -163,6 +163,20 @@ MHA_INLINE MHA_WIDE void mha_score_group(const float *q, MHA_PACKED const float 
     }
 }
 
+/* Adds a group's sums to those of the groups before it. */
+MHA_INLINE MHA_WIDE void mha_join_group(const mha_floatv *group, mha_floatv *total,
+                                        mha_floatv *rest)
+{
+#pragma unroll
+    for (int x = 0; x < MR * NV; ++x) {
+        if (DK > 4 * GROUP) {
+            mha_add_v(&total[x], &rest[x], group[x]);
+        } else {
+            total[x] += group[x];
+        }
+    }
+}
+
 /* The products of all MQ rows with one key tile, over all of DK: row r to s + r * pitch. */
 MHA_INLINE MHA_WIDE void mha_score_tile(const float *q, MHA_PACKED const float *k, float *s,
                                         int pitch)
@@ -176,17 +190,14 @@ MHA_INLINE MHA_WIDE void mha_score_tile(const float *q, MHA_PACKED const float *
         for (int x = 0; x < MR * NV; ++x) {
             rest[x] = 0.0f;
         }
-        for (int start = GROUP; start < DK; start += GROUP) {
-            mha_score_group(q + row * DKP, k, start, start + GROUP < DK ? start + GROUP : DK,
-                            group);
-#pragma unroll
-            for (int x = 0; x < MR * NV; ++x) {
-                if (DK > 4 * GROUP) {
-                    mha_add_v(&total[x], &rest[x], group[x]);
-                } else {
-                    total[x] += group[x];
-                }
-            }
+        for (int start = GROUP; start + GROUP <= DK; start += GROUP) {
+            mha_score_group(q + row * DKP, k, start, start + GROUP, group);
+            mha_join_group(group, total, rest);
+        }
+        /* By itself, so that every loop's count is known to the compiler. */
+        if (DK % GROUP != 0) {
+            mha_score_group(q + row * DKP, k, DK / GROUP * GROUP, DK, group);
+            mha_join_group(group, total, rest);
         }
 #endif
 #pragma unroll
@@ -202,8 +213,11 @@ struct mha_outputs {
     int begun; /* 0: they hold nothing yet, not even 0 */
 };
 
-/* Keys of a chain, and of a run: tiles that some row sees, at most a group of keys. */
+/* Keys of a chain, and of a step of it. */
 #define MHA_KEYS_CHAIN (KT < CHAIN ? KT : CHAIN)
+#define MHA_KEYS_STEP 4
+
+/* Tiles that some row sees, at most a group of keys; of the last one the steps that a row sees. */
 
 struct mha_run {
     int first, keys;
@@ -212,31 +226,35 @@ struct mha_run {
 
 /*
  * For COLUMNS vectors of the output rows:
- * mha_value_chain_ sum[r * COLUMNS + n] = sum_j w[r][j] * v[j] for MR rows over a chain of keys,
+ * mha_value_chain_ sum[r * COLUMNS + n] = sum_j w[r][j] * v[j] for MR rows over the first `count`
+ *                  keys of a chain,
  * mha_value_group_ adds the same over the keys of a run, chain by chain, to block.
  * w and v point at the first key and the first of these vectors.
  */
 #define MHA_VALUE_GROUP(COLUMNS)                                                                   \
     MHA_INLINE MHA_WIDE void MHA_CAT(mha_value_chain_, COLUMNS)(                                   \
-        const float *w, MHA_PACKED const float *v, mha_floatv *sum)                                \
+        const float *w, MHA_PACKED const float *v, int count, mha_floatv *sum)                     \
     {                                                                                              \
         _Pragma("unroll") for (int x = 0; x < MR * COLUMNS; ++x)                                   \
         {                                                                                          \
             sum[x] = 0.0f;                                                                         \
         }                                                                                          \
-        _Pragma("unroll 4") for (int j = 0; j < MHA_KEYS_CHAIN; ++j)                               \
+        _Pragma("unroll 1") for (int first = 0; first < count; first += MHA_KEYS_STEP)             \
         {                                                                                          \
-            mha_floatv value[COLUMNS];                                                             \
-            _Pragma("unroll") for (int n = 0; n < COLUMNS; ++n)                                    \
+            _Pragma("unroll") for (int j = first; j < first + MHA_KEYS_STEP; ++j)                  \
             {                                                                                      \
-                value[n] = MHA_LOAD_PACKED(v + j * DVP + n * VEC);                                 \
-            }                                                                                      \
-            _Pragma("unroll") for (int r = 0; r < MR; ++r)                                         \
-            {                                                                                      \
-                const mha_floatv x = (mha_floatv)(w[r * KB + j]);                                  \
+                mha_floatv value[COLUMNS];                                                         \
                 _Pragma("unroll") for (int n = 0; n < COLUMNS; ++n)                                \
                 {                                                                                  \
-                    sum[r * COLUMNS + n] = MHA_FMA(x, value[n], sum[r * COLUMNS + n]);             \
+                    value[n] = MHA_LOAD_PACKED(v + j * DVP + n * VEC);                             \
+                }                                                                                  \
+                _Pragma("unroll") for (int r = 0; r < MR; ++r)                                     \
+                {                                                                                  \
+                    const mha_floatv x = (mha_floatv)(w[r * KB + j]);                              \
+                    _Pragma("unroll") for (int n = 0; n < COLUMNS; ++n)                            \
+                    {                                                                              \
+                        sum[r * COLUMNS + n] = MHA_FMA(x, value[n], sum[r * COLUMNS + n]);         \
+                    }                                                                              \
                 }                                                                                  \
             }                                                                                      \
         }                                                                                          \
@@ -251,7 +269,8 @@ struct mha_run {
         }                                                                                          \
         _Pragma("unroll 1") for (int j = 0; j < keys; j += MHA_KEYS_CHAIN)                         \
         {                                                                                          \
-            MHA_CAT(mha_value_chain_, COLUMNS)(w + j, v + j * DVP, sum);                           \
+            MHA_CAT(mha_value_chain_, COLUMNS)                                                     \
+            (w + j, v + j * DVP, keys - j < MHA_KEYS_CHAIN ? keys - j : MHA_KEYS_CHAIN, sum);      \
             _Pragma("unroll") for (int x = 0; x < MR * COLUMNS; ++x)                               \
             {                                                                                      \
                 group[x] += sum[x];                                                                \
@@ -277,7 +296,7 @@ MHA_INLINE void mha_value_group_selected(const float *w, MHA_PACKED const float 
         mha_floatv group = 0.0f;
         for (int chain = 0; chain < keys; chain += MHA_KEYS_CHAIN) {
             mha_floatv sum = 0.0f;
-            for (int j = chain; j < chain + MHA_KEYS_CHAIN; ++j) {
+            for (int j = chain; j < min(chain + MHA_KEYS_CHAIN, keys); ++j) {
                 const int seen = (bits[j / KT * MQ + r] >> (j % KT)) & 1u;
                 const mha_floatv value =
                     seen ? MHA_LOAD_PACKED(v + j * DVP + n * VEC) : (mha_floatv)(0.0f);
@@ -348,6 +367,8 @@ MHA_INLINE MHA_WIDE void mha_value_block(const float *w, MHA_PACKED const float 
             run.keys += KT;
         }
         if (run.keys > 0) {
+            const int hidden = (int)clz(shown[t - 1]) - (32 - KT);
+            run.keys -= hidden / MHA_KEYS_STEP * MHA_KEYS_STEP;
             runs[run_count++] = run;
         } else {
             ++t;
