@@ -77,7 +77,7 @@ static int short_rows(int64_t NQ, int MQ)
 {
     const int fewer = 8;
     const int64_t computed = mha_size_round_up(NQ, MQ), with_fewer = mha_size_round_up(NQ, fewer);
-    return MQ > fewer && with_fewer + computed / 16 < computed ? fewer : MQ;
+    return MQ > fewer && with_fewer + computed / 64 < computed ? fewer : MQ;
 }
 
 /* The tile kernels: what CPUs run, and any device where nothing else fits. */
