@@ -175,6 +175,72 @@ MHA_INLINE MHA_WIDE void mha_decode_values(const float *w, const struct mha_plac
     }
 }
 
+/* One split's share of the keys of kv head g, for the query rows of all its heads. */
+MHA_BODY MHA_WIDE void mha_decode_rows(
+    const struct mha_params *p, mha_i64 b, mha_i64 g, mha_i64 split, __global const void *query,
+    __global const void *key, __global const void *value, __global const void *past_key,
+    __global const void *past_value, __global const uchar *mask, __global const void *bias,
+    __global const void *key_lengths, __global const float *slopes, __global const float *sinks,
+    __global void *output, __global float *lse, __global float *workspace)
+{
+    const mha_i64 head = g * (p->H / p->HKV);
+
+    struct mha_rows rows;
+    mha_floatv q[MQ * DKV];
+    mha_floatv w_vectors[MQ * KB / VEC];
+    float *w = (float *)w_vectors;
+    mha_floatv bias_vectors[MQ * NV];
+    float *bias_rows = (float *)bias_vectors;
+    struct mha_outputs o;
+    uint bits[TB * MQ];
+    uint shown[TB];
+
+    mha_rows_begin(p, &rows, b, head, 0, (int)p->NQ, key_lengths, slopes);
+    for (int r = 0; r < MQ; ++r) {
+        const mha_i64 from = mha_row(p->query, b, mha_row_head(&rows, r), mha_row_query(&rows, r));
+        mha_load_query(query, p->query_type, from, q + r * DKV);
+    }
+    mha_outputs_begin(&o);
+
+    struct mha_place keys[KB], values[KB];
+    const struct mha_range range = mha_tile_range(p, &rows, split);
+    mha_places(p, past_key, p->past_key, key, p->key, b, g, range.first * KT, keys);
+    for (mha_i64 tile = range.first; tile < range.last; tile += TB) {
+        const int tiles = range.last - tile < TB ? (int)(range.last - tile) : TB;
+        int any = 0, all_seen = 1;
+        mha_places(p, past_value, p->past_value, value, p->value, b, g, tile * KT, values);
+        for (int t = 0; t < tiles; ++t) {
+            const mha_i64 first = (tile + t) * KT;
+            const struct mha_tile_bits seen =
+                mha_tile_bits(p, &rows, first, mask, bias, bits + t * MQ, bias_rows);
+            const int all = seen.all == MHA_ALL_BITS;
+            shown[t] = seen.any;
+            all_seen &= all;
+            if (seen.any != 0) {
+                /* The last key that is seen exists; those behind it may not. */
+                mha_decode_scores(q, keys + t * KT, values + t * KT, 31 - (int)clz(seen.any),
+                                  w + t * KT);
+                if (!p->plain || !all) {
+                    mha_tile_scores(p, &rows, first, bits + t * MQ, bias_rows, w + t * KT);
+                }
+                any = 1;
+            } else {
+                mha_tile_hidden(w + t * KT);
+            }
+        }
+        for (int t = tiles; t * NV % MHA_WEIGHTS_GROUP != 0; ++t) {
+            mha_tile_hidden(w + t * KT);
+        }
+        mha_places(p, past_key, p->past_key, key, p->key, b, g, (tile + TB) * KT, keys);
+        if (!any) {
+            continue;
+        }
+        mha_block_softmax(p, &rows, tile * KT, tiles, shown, w, &o);
+        mha_decode_values(w, values, keys, tiles * KT, bits, all_seen, &o);
+    }
+    mha_rows_end(p, &rows, &o, split, sinks, output, lse, workspace);
+}
+
 __kernel MHA_WIDE void decode(const struct mha_params p, __global const void *query,
                               __global const void *key, __global const void *value,
                               __global const void *past_key, __global const void *past_value,
@@ -187,63 +253,7 @@ __kernel MHA_WIDE void decode(const struct mha_params p, __global const void *qu
     if (item >= p.B * p.HKV * p.splits) {
         return;
     }
-    const mha_i64 split = item % p.splits;
-    const mha_i64 g = item / p.splits % p.HKV;
-    const mha_i64 b = item / p.splits / p.HKV;
-    const mha_i64 head = g * (p.H / p.HKV);
-
-    struct mha_rows rows;
-    mha_floatv q[MQ * DKV];
-    mha_floatv w_vectors[MQ * KB / VEC];
-    float *w = (float *)w_vectors;
-    mha_floatv bias_vectors[MQ * NV];
-    float *bias_rows = (float *)bias_vectors;
-    struct mha_outputs o;
-    uint bits[TB * MQ];
-    uint shown[TB];
-
-    mha_rows_begin(&p, &rows, b, head, 0, (int)p.NQ, key_lengths, slopes);
-    for (int r = 0; r < MQ; ++r) {
-        const mha_i64 from = mha_row(p.query, b, mha_row_head(&rows, r), mha_row_query(&rows, r));
-        mha_load_query(query, p.query_type, from, q + r * DKV);
-    }
-    mha_outputs_begin(&o);
-
-    struct mha_place keys[KB], values[KB];
-    const struct mha_range range = mha_tile_range(&p, &rows, split);
-    mha_places(&p, past_key, p.past_key, key, p.key, b, g, range.first * KT, keys);
-    for (mha_i64 tile = range.first; tile < range.last; tile += TB) {
-        const int tiles = range.last - tile < TB ? (int)(range.last - tile) : TB;
-        int any = 0, all_seen = 1;
-        mha_places(&p, past_value, p.past_value, value, p.value, b, g, tile * KT, values);
-        for (int t = 0; t < tiles; ++t) {
-            const mha_i64 first = (tile + t) * KT;
-            const struct mha_tile_bits seen =
-                mha_tile_bits(&p, &rows, first, mask, bias, bits + t * MQ, bias_rows);
-            const int all = seen.all == MHA_ALL_BITS;
-            shown[t] = seen.any;
-            all_seen &= all;
-            if (seen.any != 0) {
-                /* The last key that is seen exists; those behind it may not. */
-                mha_decode_scores(q, keys + t * KT, values + t * KT, 31 - (int)clz(seen.any),
-                                  w + t * KT);
-                if (!p.plain || !all) {
-                    mha_tile_scores(&p, &rows, first, bits + t * MQ, bias_rows, w + t * KT);
-                }
-                any = 1;
-            } else {
-                mha_tile_hidden(w + t * KT);
-            }
-        }
-        for (int t = tiles; t * NV % MHA_WEIGHTS_GROUP != 0; ++t) {
-            mha_tile_hidden(w + t * KT);
-        }
-        mha_places(&p, past_key, p.past_key, key, p.key, b, g, (tile + TB) * KT, keys);
-        if (!any) {
-            continue;
-        }
-        mha_block_softmax(&p, &rows, tile * KT, tiles, shown, w, &o);
-        mha_decode_values(w, values, keys, tiles * KT, bits, all_seen, &o);
-    }
-    mha_rows_end(&p, &rows, &o, split, sinks, output, lse, workspace);
+    mha_decode_rows(&p, item / p.splits / p.HKV, item / p.splits % p.HKV, item % p.splits, query,
+                    key, value, past_key, past_value, mask, bias, key_lengths, slopes, sinks,
+                    output, lse, workspace);
 }

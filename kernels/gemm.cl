@@ -25,25 +25,24 @@
 /* Floats from a private row to the next: a vector more, as for queries in common/tile.h. */
 #define GEMM_ROW (GEMM_CHAIN + VEC)
 
-__kernel MHA_WIDE void gemm_pack(const struct mha_gemm_params p, __global const float *w,
-                                 __global float *scratch)
+MHA_BODY MHA_WIDE void mha_gemm_pack(const struct mha_gemm_params *p, mha_i64 tile,
+                                     __global const float *w, __global float *scratch)
 {
-    const mha_i64 tile = (mha_i64)get_global_id(0);
-    if (tile * KT >= p.N) {
+    if (tile * KT >= p->N) {
         return;
     }
-    __global const float *rows = w + p.w_offset + tile * KT * p.w_stride;
-    __global float *to = scratch + p.packed_w + tile * p.K * KT;
+    __global const float *rows = w + p->w_offset + tile * KT * p->w_stride;
+    __global float *to = scratch + p->packed_w + tile * p->K * KT;
     for (int first = 0; first < KT; first += VEC) {
-        const mha_i64 left = p.N - tile * KT - first;
+        const mha_i64 left = p->N - tile * KT - first;
         mha_i64 k = 0;
-        for (; k + VEC <= p.K; k += VEC) {
+        for (; k + VEC <= p->K; k += VEC) {
             mha_floatv v[VEC];
 #pragma unroll
             for (int c = 0; c < VEC; ++c) {
                 v[c] = 0.0f;
                 if (c < left) {
-                    v[c] = MHA_LOADV(rows + (first + c) * p.w_stride + k);
+                    v[c] = MHA_LOADV(rows + (first + c) * p->w_stride + k);
                 }
             }
             mha_transpose(v);
@@ -52,12 +51,18 @@ __kernel MHA_WIDE void gemm_pack(const struct mha_gemm_params p, __global const 
                 MHA_STOREV(v[x], to + (k + x) * KT + first);
             }
         }
-        for (; k < p.K; ++k) {
+        for (; k < p->K; ++k) {
             for (int c = 0; c < VEC; ++c) {
-                to[k * KT + first + c] = c < left ? rows[(first + c) * p.w_stride + k] : 0.0f;
+                to[k * KT + first + c] = c < left ? rows[(first + c) * p->w_stride + k] : 0.0f;
             }
         }
     }
+}
+
+__kernel MHA_WIDE void gemm_pack(const struct mha_gemm_params p, __global const float *w,
+                                 __global float *scratch)
+{
+    mha_gemm_pack(&p, (mha_i64)get_global_id(0), w, scratch);
 }
 
 /* Adds sum over k in [0, count) of a[r][k] w[k][n] to total[r * NV + n]. */
@@ -128,46 +133,52 @@ MHA_INLINE MHA_WIDE void mha_gemm_store(const struct mha_gemm_params *p, __globa
     }
 }
 
-__kernel MHA_WIDE void gemm_product(const struct mha_gemm_params p, __global const float *a,
-                                    __global float *c, __global const float *scratch,
-                                    __global const float *bias)
+MHA_BODY MHA_WIDE void mha_gemm_product(const struct mha_gemm_params *p, mha_i64 item,
+                                        __global const float *a, __global float *c,
+                                        __global const float *scratch, __global const float *bias)
 {
-    const mha_i64 item = (mha_i64)get_global_id(0);
-    const mha_i64 block_rows = (mha_i64)p.row_tiles * MQ;
-    const mha_i64 row_blocks = (p.M + block_rows - 1) / block_rows;
+    const mha_i64 block_rows = (mha_i64)p->row_tiles * MQ;
+    const mha_i64 row_blocks = (p->M + block_rows - 1) / block_rows;
     const mha_i64 row = item % row_blocks * block_rows;
-    const mha_i64 first_tile = item / row_blocks * p.column_tiles;
-    if (first_tile * KT >= p.N) {
+    const mha_i64 first_tile = item / row_blocks * p->column_tiles;
+    if (first_tile * KT >= p->N) {
         return;
     }
-    const mha_i64 rows_left = (p.M - row + MQ - 1) / MQ;
-    const mha_i64 columns_left = (p.N + KT - 1) / KT - first_tile;
-    const int row_tiles = rows_left < p.row_tiles ? (int)rows_left : p.row_tiles;
-    const int column_tiles = columns_left < p.column_tiles ? (int)columns_left : p.column_tiles;
+    const mha_i64 rows_left = (p->M - row + MQ - 1) / MQ;
+    const mha_i64 columns_left = (p->N + KT - 1) / KT - first_tile;
+    const int row_tiles = rows_left < p->row_tiles ? (int)rows_left : p->row_tiles;
+    const int column_tiles = columns_left < p->column_tiles ? (int)columns_left : p->column_tiles;
     mha_floatv total[MHA_GEMM_TILES * MQ * NV];
     mha_floatv rows[MHA_GEMM_ROW_TILES * MQ * GEMM_ROW / VEC];
     for (int x = 0; x < row_tiles * column_tiles * MQ * NV; ++x) {
         total[x] = 0.0f;
     }
-    for (mha_i64 k = 0; k < p.K; k += GEMM_CHAIN) {
-        const int count = p.K - k < GEMM_CHAIN ? (int)(p.K - k) : GEMM_CHAIN;
-        mha_gemm_load(&p, a, row, row_tiles * MQ, k, count, GEMM_ROW, (float *)rows);
+    for (mha_i64 k = 0; k < p->K; k += GEMM_CHAIN) {
+        const int count = p->K - k < GEMM_CHAIN ? (int)(p->K - k) : GEMM_CHAIN;
+        mha_gemm_load(p, a, row, row_tiles * MQ, k, count, GEMM_ROW, (float *)rows);
         for (int r = 0; r < row_tiles; ++r) {
-            __global const float *w = scratch + p.packed_w + (first_tile * p.K + k) * KT;
+            __global const float *w = scratch + p->packed_w + (first_tile * p->K + k) * KT;
             for (int t = 0; t < column_tiles; ++t) {
-                mha_gemm_tile((const float *)rows + r * MQ * GEMM_ROW, w + t * p.K * KT, count,
+                mha_gemm_tile((const float *)rows + r * MQ * GEMM_ROW, w + t * p->K * KT, count,
                               total + (r * column_tiles + t) * MQ * NV);
             }
         }
     }
-    for (int r = 0; r < row_tiles * MQ && row + r < p.M; ++r) {
+    for (int r = 0; r < row_tiles * MQ && row + r < p->M; ++r) {
         for (int t = 0; t < column_tiles; ++t) {
             const mha_floatv *values = total + (r / MQ * column_tiles + t) * MQ * NV + r % MQ * NV;
-            for (int n = 0; n < NV && (first_tile + t) * KT + n * VEC < p.N; ++n) {
-                mha_gemm_store(&p, c, bias, row + r, (first_tile + t) * KT + n * VEC, values[n]);
+            for (int n = 0; n < NV && (first_tile + t) * KT + n * VEC < p->N; ++n) {
+                mha_gemm_store(p, c, bias, row + r, (first_tile + t) * KT + n * VEC, values[n]);
             }
         }
     }
+}
+
+__kernel MHA_WIDE void gemm_product(const struct mha_gemm_params p, __global const float *a,
+                                    __global float *c, __global const float *scratch,
+                                    __global const float *bias)
+{
+    mha_gemm_product(&p, (mha_i64)get_global_id(0), a, c, scratch, bias);
 }
 
 /* Columns of gemm_thin that are summed at a time (THIN * MQ sums stay in registers), and the length
@@ -233,12 +244,11 @@ MHA_INLINE MHA_WIDE void mha_gemm_lanes(const struct mha_gemm_params *p, const f
     }
 }
 
-__kernel MHA_WIDE void gemm_thin(const struct mha_gemm_params p, __global const float *a,
-                                 __global const float *w, __global float *c,
-                                 __global const float *bias)
+MHA_BODY MHA_WIDE void mha_gemm_thin(const struct mha_gemm_params *p, mha_i64 first,
+                                     __global const float *a, __global const float *w,
+                                     __global float *c, __global const float *bias)
 {
-    const mha_i64 first = (mha_i64)get_global_id(0) * VEC;
-    if (first >= p.N) {
+    if (first >= p->N) {
         return;
     }
     mha_floatv total[MQ * VEC];
@@ -246,22 +256,29 @@ __kernel MHA_WIDE void gemm_thin(const struct mha_gemm_params p, __global const 
     for (int x = 0; x < MQ * VEC; ++x) {
         total[x] = 0.0f;
     }
-    const mha_i64 whole = p.K / VEC * VEC;
+    const mha_i64 whole = p->K / VEC * VEC;
     for (mha_i64 k = 0; k < whole; k += THIN_PART) {
         const int count = whole - k < THIN_PART ? (int)(whole - k) : THIN_PART;
-        mha_gemm_load(&p, a, 0, MQ, k, count, THIN_ROW, (float *)rows);
-        for (int n = 0; n < VEC && first + n < p.N; n += THIN) {
-            mha_gemm_lanes(&p, (const float *)rows, w, first + n, k, count, total + n);
+        mha_gemm_load(p, a, 0, MQ, k, count, THIN_ROW, (float *)rows);
+        for (int n = 0; n < VEC && first + n < p->N; n += THIN) {
+            mha_gemm_lanes(p, (const float *)rows, w, first + n, k, count, total + n);
         }
     }
-    for (int r = 0; r < MQ && r < p.M; ++r) {
+    for (int r = 0; r < MQ && r < p->M; ++r) {
         mha_floatv sum = mha_turn_sum(total + r * VEC);
-        for (mha_i64 k = whole; k < p.K; ++k) {
-            const float x = a[p.a_offset + r * p.a_stride + k];
-            for (int n = 0; n < VEC && first + n < p.N; ++n) {
-                ((float *)&sum)[n] += x * w[p.w_offset + (first + n) * p.w_stride + k];
+        for (mha_i64 k = whole; k < p->K; ++k) {
+            const float x = a[p->a_offset + r * p->a_stride + k];
+            for (int n = 0; n < VEC && first + n < p->N; ++n) {
+                ((float *)&sum)[n] += x * w[p->w_offset + (first + n) * p->w_stride + k];
             }
         }
-        mha_gemm_store(&p, c, bias, r, first, sum);
+        mha_gemm_store(p, c, bias, r, first, sum);
     }
+}
+
+__kernel MHA_WIDE void gemm_thin(const struct mha_gemm_params p, __global const float *a,
+                                 __global const float *w, __global float *c,
+                                 __global const float *bias)
+{
+    mha_gemm_thin(&p, (mha_i64)get_global_id(0) * VEC, a, w, c, bias);
 }

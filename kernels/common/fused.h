@@ -18,13 +18,13 @@ struct mha_packed {
 };
 
 /* Rows [row, row + MQ) of head (b, h), over one split's share of the keys. */
-MHA_INLINE MHA_WIDE void mha_fused_rows(const struct mha_params *p, mha_i64 b, mha_i64 h,
-                                        mha_i64 row, mha_i64 split, struct mha_packed packed,
-                                        __global const void *query, __global const uchar *mask,
-                                        __global const void *bias, __global const void *key_lengths,
-                                        __global const float *slopes, __global const float *sinks,
-                                        __global void *output, __global float *lse,
-                                        __global float *workspace)
+MHA_BODY MHA_WIDE void mha_fused_rows(const struct mha_params *p, mha_i64 b, mha_i64 h, mha_i64 row,
+                                      mha_i64 split, struct mha_packed packed,
+                                      __global const void *query, __global const uchar *mask,
+                                      __global const void *bias, __global const void *key_lengths,
+                                      __global const float *slopes, __global const float *sinks,
+                                      __global void *output, __global float *lse,
+                                      __global float *workspace)
 {
     struct mha_rows rows;
     mha_floatv q_vectors[MQ * DKP / VEC];

@@ -32,9 +32,9 @@ MHA_INLINE MHA_WIDE mha_floatv mha_source_vector(struct mha_source from, int d, 
 }
 
 /* Key tile `tile` of kv head h, of which `count` keys exist. */
-MHA_INLINE MHA_WIDE void mha_pack_key_tile(const struct mha_params *p, __global const void *key,
-                                           __global const void *past_key, mha_i64 b, mha_i64 h,
-                                           mha_i64 tile, mha_i64 count, MHA_PACKED float *to)
+MHA_BODY MHA_WIDE void mha_pack_key_tile(const struct mha_params *p, __global const void *key,
+                                         __global const void *past_key, mha_i64 b, mha_i64 h,
+                                         mha_i64 tile, mha_i64 count, MHA_PACKED float *to)
 {
     for (int first = 0; first < KT; first += VEC) {
         struct mha_source from[VEC];
@@ -62,9 +62,9 @@ MHA_INLINE MHA_WIDE void mha_pack_key_tile(const struct mha_params *p, __global 
 }
 
 /* Value tile `tile`, of which `count` keys exist; 1 if a value is NaN or infinite. */
-MHA_INLINE MHA_WIDE int mha_pack_value_tile(const struct mha_params *p, __global const void *value,
-                                            __global const void *past_value, mha_i64 b, mha_i64 h,
-                                            mha_i64 tile, mha_i64 count, MHA_PACKED float *to)
+MHA_BODY MHA_WIDE int mha_pack_value_tile(const struct mha_params *p, __global const void *value,
+                                          __global const void *past_value, mha_i64 b, mha_i64 h,
+                                          mha_i64 tile, mha_i64 count, MHA_PACKED float *to)
 {
     mha_intv special = 0;
     for (int c = 0; c < KT; ++c) {

@@ -6,6 +6,17 @@
 
 #define MHA_INLINE static inline __attribute__((always_inline))
 
+/*
+ * The body of a kernel. PoCL compiles a kernel three times over, for the ways in which it may be
+ * launched, and whatever is inlined with it; a function that must not be inlined it compiles once.
+ * No barriers and no get_global_id() in there: PoCL gives those a meaning in the kernel alone.
+ */
+#if defined(POCL_DEVICE_ADDRESS_BITS)
+#define MHA_BODY static __attribute__((noinline))
+#else
+#define MHA_BODY MHA_INLINE
+#endif
+
 #define MHA_CAT_(a, b) a##b
 #define MHA_CAT(a, b) MHA_CAT_(a, b)
 
