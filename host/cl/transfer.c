@@ -152,7 +152,8 @@ cleanup:
     return status;
 }
 
-gpu_mha_status mha_transfer_download(const struct mha_transfer *t, cl_command_queue queue)
+/* Behind `done`; without it the failure of a launch could go unseen, even in an in-order queue. */
+static gpu_mha_status download(const struct mha_transfer *t, cl_command_queue queue, cl_event done)
 {
     gpu_mha_status status = GPU_MHA_OK;
     unsigned char *packed = NULL;
@@ -170,7 +171,7 @@ gpu_mha_status mha_transfer_download(const struct mha_transfer *t, cl_command_qu
         }
         to = packed;
     }
-    const cl_int code = clEnqueueReadBuffer(queue, t->mem, CL_TRUE, 0, bytes, to, 0, NULL, NULL);
+    const cl_int code = clEnqueueReadBuffer(queue, t->mem, CL_TRUE, 0, bytes, to, 1, &done, NULL);
     if (code != CL_SUCCESS) {
         status = mha_error_cl(code, "clEnqueueReadBuffer", "%zu bytes of %s", bytes, t->name);
         goto cleanup;
@@ -180,6 +181,23 @@ gpu_mha_status mha_transfer_download(const struct mha_transfer *t, cl_command_qu
     }
 cleanup:
     free(packed);
+    return status;
+}
+
+gpu_mha_status mha_transfers_collect(const struct mha_transfer *transfers, int count,
+                                     struct mha_chain *chain, gpu_mha_status launched)
+{
+    const cl_command_queue queue = chain->queue;
+    cl_event done = NULL;
+    gpu_mha_status status = mha_chain_end(chain, launched, &done);
+    for (int t = 0; t < count && status == GPU_MHA_OK; ++t) {
+        if (transfers[t].output != NULL) {
+            status = download(&transfers[t], queue, done);
+        }
+    }
+    if (done != NULL) {
+        clReleaseEvent(done);
+    }
     return status;
 }
 

@@ -5,6 +5,7 @@
 #ifndef MHA_CL_TRANSFER_H
 #define MHA_CL_TRANSFER_H
 
+#include "cl/kernel.h"
 #include "core/tensor.h"
 
 /* Four axes, the last usually contiguous. A stride of 0 broadcasts. */
@@ -41,8 +42,12 @@ gpu_mha_status mha_transfer_plan(struct mha_transfer *transfer);
 /* Makes the device buffer, filled from `input` if there is one. */
 gpu_mha_status mha_transfer_upload(struct mha_transfer *transfer, cl_context cl);
 
-/* Reads the device buffer back into `output`. Blocks. */
-gpu_mha_status mha_transfer_download(const struct mha_transfer *transfer, cl_command_queue queue);
+/*
+ * Ends the chain and reads every device buffer that has an `output` back into it. Blocks. A launch
+ * that was accepted and failed later is an error here: the reads wait for the last one's event.
+ */
+gpu_mha_status mha_transfers_collect(const struct mha_transfer *transfers, int count,
+                                     struct mha_chain *chain, gpu_mha_status launched);
 
 /* Releases the device buffer. NULL-safe. */
 void mha_transfer_release(struct mha_transfer *transfer);

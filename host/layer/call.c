@@ -146,12 +146,8 @@ static gpu_mha_status run(struct call *call, gpu_mha_context *context)
     const gpu_mha_layer_buffers buffers = buffers_of(call);
     struct mha_chain chain;
     mha_chain_begin(&chain, context->queue, 0, NULL);
-    const gpu_mha_status launched = mha_layer_launch(layer, &buffers, &chain);
-    MHA_TRY(mha_chain_end(&chain, launched, NULL));
-    for (int a = OUTPUT; a < WORKSPACE; ++a) {
-        MHA_TRY(mha_transfer_download(&call->arrays[a], context->queue));
-    }
-    return GPU_MHA_OK;
+    return mha_transfers_collect(call->arrays, WORKSPACE, &chain,
+                                 mha_layer_launch(layer, &buffers, &chain));
 }
 
 gpu_mha_status gpu_mha_layer(gpu_mha_context *context, const gpu_mha_layer_desc *desc,

@@ -271,13 +271,8 @@ static gpu_mha_status run(gpu_mha_context *context, const struct mha_operator *o
     }
     struct mha_chain chain;
     mha_chain_begin(&chain, context->queue, 0, NULL);
-    MHA_TRY(mha_chain_end(&chain, launch(&chain, kernel, &placed, memory), NULL));
-    for (int i = 0; i < op->operand_count; ++i) {
-        if (op->operands[i].is_output) {
-            MHA_TRY(mha_transfer_download(&transfers[i], context->queue));
-        }
-    }
-    return GPU_MHA_OK;
+    return mha_transfers_collect(transfers, op->operand_count, &chain,
+                                 launch(&chain, kernel, &placed, memory));
 }
 
 gpu_mha_status mha_operator_call(gpu_mha_context *context, const struct mha_operator *op,
