@@ -15,7 +15,8 @@ struct job {
     struct mha_tune_buffers buffers;
 };
 
-static gpu_mha_status run(void *state, int index, cl_command_queue queue, uint64_t turn)
+static gpu_mha_status run(void *state, int index, cl_command_queue queue, uint64_t turn,
+                          cl_event *event)
 {
     struct job *job = state;
     gpu_mha_buffers buffers = mha_tune_buffers_of(&job->buffers, turn);
@@ -25,7 +26,7 @@ static gpu_mha_status run(void *state, int index, cl_command_queue queue, uint64
     struct mha_chain chain;
     mha_chain_begin(&chain, queue, 0, NULL);
     const gpu_mha_status status = mha_attention_launch(job->made[index], &buffers, &chain);
-    return mha_chain_end(&chain, status, NULL);
+    return mha_chain_end(&chain, status, event);
 }
 
 /* A built kernel may need more than the device has, and then another shape runs in its place. */
@@ -59,7 +60,9 @@ static gpu_mha_status prepare(void *state, int index, cl_command_queue queue, in
     MHA_TRY(check_shape(job, index));
     MHA_TRY(mha_tune_buffers_reserve(job->context, &job->buffers, (*made)->workspace_bytes));
     MHA_TRY(mha_tune_buffers_clear(&job->buffers, queue));
-    MHA_TRY(run(job, index, queue, 0));
+    cl_event done = NULL;
+    MHA_TRY(run(job, index, queue, 0, &done));
+    MHA_TRY(mha_contest_settle(queue, done, "an attention"));
     return mha_tune_buffers_compare(&job->buffers, queue, index == 0, agrees);
 }
 

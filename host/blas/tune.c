@@ -71,7 +71,8 @@ static gpu_mha_status reserve_scratch(struct job *job, size_t bytes)
     return GPU_MHA_OK;
 }
 
-static gpu_mha_status run(void *state, int index, cl_command_queue queue, uint64_t turn)
+static gpu_mha_status run(void *state, int index, cl_command_queue queue, uint64_t turn,
+                          cl_event *event)
 {
     struct job *job = state;
     struct mha_gemm *gemm = &job->gemms[index];
@@ -82,7 +83,7 @@ static gpu_mha_status run(void *state, int index, cl_command_queue queue, uint64
     const gpu_mha_status status = mha_gemm_launch(
         gemm, &chain, (gpu_mha_buffer){job->a, 0}, (gpu_mha_buffer){job->w, 0}, none,
         (gpu_mha_buffer){job->c, 0}, gemm->scratch_bytes > 0 ? scratch : none);
-    return mha_chain_end(&chain, status, NULL);
+    return mha_chain_end(&chain, status, event);
 }
 
 static gpu_mha_status prepare(void *state, int index, cl_command_queue queue, int *agrees)
@@ -102,7 +103,9 @@ static gpu_mha_status prepare(void *state, int index, cl_command_queue queue, in
     MHA_TRY_CL(clEnqueueFillBuffer(queue, job->c, &nan_bits, sizeof nan_bits, 0,
                                    count * sizeof(float), 0, NULL, NULL),
                "clEnqueueFillBuffer", "the result of a product");
-    MHA_TRY(run(job, index, queue, 0));
+    cl_event done = NULL;
+    MHA_TRY(run(job, index, queue, 0, &done));
+    MHA_TRY(mha_contest_settle(queue, done, "a product"));
     float *result = index == 0 ? job->expected : job->found;
     MHA_TRY_CL(clEnqueueReadBuffer(queue, job->c, CL_TRUE, 0, count * sizeof(float), result, 0,
                                    NULL, NULL),

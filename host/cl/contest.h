@@ -35,9 +35,19 @@ struct mha_contest {
      * the inputs too. *agrees: whether its result is that of 0. Waits for the queue.
      */
     gpu_mha_status (*prepare)(void *job, int index, cl_command_queue queue, int *agrees);
-    /* Enqueues one run on the inputs of number `turn`, modulo how many there are. */
-    gpu_mha_status (*run)(void *job, int index, cl_command_queue queue, uint64_t turn);
+    /*
+     * Enqueues one run on the inputs of number `turn`, modulo how many there are. `event` may be
+     * NULL; what it gets, NULL or an event of the last command, is the caller's.
+     */
+    gpu_mha_status (*run)(void *job, int index, cl_command_queue queue, uint64_t turn,
+                          cl_event *event);
 };
+
+/*
+ * Waits for what is on the queue, and releases the event of a run, which may be NULL: a run that
+ * was accepted and failed later is an error here.
+ */
+gpu_mha_status mha_contest_settle(cl_command_queue queue, cl_event event, const char *text);
 
 /* Copies what the caller gave, NULL included, with its defaults filled in. */
 gpu_mha_status mha_contest_options(const gpu_mha_tune_options *given,

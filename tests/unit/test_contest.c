@@ -58,9 +58,11 @@ static gpu_mha_status prepare(void *state, int index, cl_command_queue queue, in
     return GPU_MHA_OK;
 }
 
-static gpu_mha_status run(void *state, int index, cl_command_queue queue, uint64_t turn)
+static gpu_mha_status run(void *state, int index, cl_command_queue queue, uint64_t turn,
+                          cl_event *event)
 {
     struct job *job = state;
+    (void)event;
     static uint64_t next;
     (void)queue;
     next = turn == 0 ? 0 : next;
