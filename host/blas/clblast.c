@@ -4,7 +4,8 @@
  * - Its caches of programs and parameters race between threads: one lock for the whole process
  *   stands around every call.
  * - It takes no wait list. What comes before is ordered by a barrier where the queue does not do
- *   it; what comes after waits for the event, which CLBlast gives to its last command.
+ *   it; what comes after waits for the event, which CLBlast gives to its last command, and for what
+ *   came before, whose failure CLBlast's event would not carry on.
  * - It counts elements in 32 bits from the begin of a buffer, and its scratch buffer has no offset:
  *   it is given windows, and rows beyond its counters go into a launch of their own.
  * - Its first call compiles for seconds, so mha_gemm_warm makes one.
@@ -106,8 +107,9 @@ static gpu_mha_status prepare(gpu_mha_context *context, struct mha_gemm *gemm)
  * In an in-order queue only the caller's wait list must be made to hold; in an out-of-order one
  * also the command before.
  */
-static gpu_mha_status order(const struct mha_chain *chain)
+static gpu_mha_status order(struct mha_chain *chain)
 {
+    cl_event barrier = NULL;
     cl_command_queue_properties properties = 0;
     MHA_TRY_CL(clGetCommandQueueInfo(chain->queue, CL_QUEUE_PROPERTIES, sizeof properties,
                                      &properties, NULL),
@@ -118,8 +120,9 @@ static gpu_mha_status order(const struct mha_chain *chain)
         return GPU_MHA_OK;
     }
     MHA_TRY_CL(clEnqueueBarrierWithWaitList(chain->queue, mha_chain_wait_count(chain),
-                                            mha_chain_wait_list(chain), NULL),
+                                            mha_chain_wait_list(chain), &barrier),
                "clEnqueueBarrierWithWaitList", "in front of a product");
+    mha_chain_push(chain, barrier);
     return GPU_MHA_OK;
 }
 
@@ -151,7 +154,7 @@ static gpu_mha_status launch_rows(const struct mha_gemm *gemm, int64_t rows,
         status = multiply(chain->queue, &s, &o, &event);
     }
     if (status == GPU_MHA_OK) {
-        mha_chain_push(chain, event);
+        status = mha_chain_join(chain, event);
     }
     close_operands(&o);
     return status;

@@ -158,6 +158,21 @@ void mha_chain_push(struct mha_chain *chain, cl_event event)
     chain->last = event;
 }
 
+gpu_mha_status mha_chain_join(struct mha_chain *chain, cl_event event)
+{
+    if (!chain->last) {
+        mha_chain_push(chain, event);
+        return GPU_MHA_OK;
+    }
+    const cl_event both[] = {chain->last, event};
+    cl_event joined = NULL;
+    const cl_int code = clEnqueueMarkerWithWaitList(chain->queue, 2, both, &joined);
+    clReleaseEvent(event);
+    MHA_TRY_CL(code, "clEnqueueMarkerWithWaitList", "behind a launch and what came before it");
+    mha_chain_push(chain, joined);
+    return GPU_MHA_OK;
+}
+
 cl_uint mha_chain_wait_count(const struct mha_chain *chain)
 {
     return chain->last ? 1 : chain->wait_count;

@@ -62,6 +62,12 @@ gpu_mha_status mha_chain_launch(struct mha_chain *chain, struct mha_kernel *kern
 /* Makes `event` (owned by the caller, taken over) the last of the chain: for foreign launches. */
 void mha_chain_push(struct mha_chain *chain, cl_event event);
 
+/*
+ * The same for a launch that did not wait for what came before, though it was ordered behind it:
+ * the last of the chain then stands for both, so that a failure of either is seen.
+ */
+gpu_mha_status mha_chain_join(struct mha_chain *chain, cl_event event);
+
 /* The wait list of the next command. */
 cl_uint mha_chain_wait_count(const struct mha_chain *chain);
 const cl_event *mha_chain_wait_list(const struct mha_chain *chain);
