@@ -64,6 +64,9 @@ int mha_tuned_put(struct mha_tuned *tuned, const struct mha_tuned_entry *entry)
     load_once(tuned);
     mha_tuned_set(&tuned->list, entry);
     const int kept = on_disk && mha_tuning_file_save(&tuned->file, entry, on_disk);
+    if (!on_disk) {
+        mha_log(MHA_LOG_WARN, "keep the tuning of %s in this context alone: no memory", entry->key);
+    }
     /* What other processes measured meanwhile comes along. */
     for (int i = 0; kept && i < on_disk->count; i++) {
         mha_tuned_set(&tuned->list, &on_disk->entries[i]);
