@@ -11,6 +11,16 @@
 /* The ICD loader's answer where there is no driver; its header need not be installed. */
 enum { PLATFORM_NOT_FOUND = -1001 };
 
+static void leave_out(struct mha_device_list *list, cl_uint platform_index, cl_int code)
+{
+    mha_log(MHA_LOG_WARN, "skip platform %u: clGetDeviceIDs gives %s (%d)", platform_index,
+            mha_error_cl_name(code), (int)code);
+    if (list->unanswered_code == CL_SUCCESS) {
+        list->unanswered_code = code;
+        list->unanswered_call = "clGetDeviceIDs";
+    }
+}
+
 /*
  * Appends the devices of one platform. Between the two queries devices may come and go; the smaller
  * count holds.
@@ -24,8 +34,7 @@ static gpu_mha_status add_platform(struct mha_device_list *list, cl_platform_id 
         return GPU_MHA_OK;
     }
     if (code != CL_SUCCESS) {
-        mha_log(MHA_LOG_WARN, "skip platform %u: clGetDeviceIDs gives %s (%d)", platform_index,
-                mha_error_cl_name(code), (int)code);
+        leave_out(list, platform_index, code);
         return GPU_MHA_OK;
     }
     gpu_mha_status status = GPU_MHA_OK;
@@ -38,8 +47,7 @@ static gpu_mha_status add_platform(struct mha_device_list *list, cl_platform_id 
     }
     code = clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, room, ids, &count);
     if (code != CL_SUCCESS) {
-        mha_log(MHA_LOG_WARN, "skip platform %u: clGetDeviceIDs gives %s (%d)", platform_index,
-                mha_error_cl_name(code), (int)code);
+        leave_out(list, platform_index, code);
         goto cleanup;
     }
     if (count > room) {
@@ -98,7 +106,7 @@ void mha_device_list_free(struct mha_device_list *list)
     *list = (struct mha_device_list){0};
 }
 
-void mha_device_describe(const struct mha_listed_device *listed, gpu_mha_device_info *info)
+cl_int mha_device_describe(const struct mha_listed_device *listed, gpu_mha_device_info *info)
 {
     *info = (gpu_mha_device_info){.struct_size = sizeof *info};
     snprintf(info->selector, sizeof info->selector, "%u:%u", listed->platform_index % 1000000u,
@@ -124,9 +132,10 @@ void mha_device_describe(const struct mha_listed_device *listed, gpu_mha_device_
         snprintf(info->reason, sizeof info->reason, "%s failed: %s (%d)", query,
                  mha_error_cl_name(code), (int)code);
     } else {
-        mha_device_obstacle(listed->id, info->reason, sizeof info->reason, &query);
+        code = mha_device_obstacle(listed->id, info->reason, sizeof info->reason, &query);
     }
     info->usable = info->reason[0] == '\0';
+    return code;
 }
 
 gpu_mha_status gpu_mha_device_count(size_t *count)
@@ -151,7 +160,11 @@ gpu_mha_status gpu_mha_device_get(size_t index, gpu_mha_device_info *info)
     MHA_TRY(mha_device_list_read(&list));
 
     gpu_mha_status status = GPU_MHA_OK;
-    if (index >= list.count) {
+    if (index >= list.count && list.unanswered_code != CL_SUCCESS) {
+        status =
+            mha_error_behind(GPU_MHA_INVALID, list.unanswered_code, list.unanswered_call,
+                             "index is %zu, must be less than the %zu devices", index, list.count);
+    } else if (index >= list.count) {
         status = mha_error_set(GPU_MHA_INVALID, "index is %zu, must be less than the %zu devices",
                                index, list.count);
     } else {

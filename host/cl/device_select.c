@@ -111,14 +111,18 @@ static int better(const gpu_mha_device_info *a, const gpu_mha_device_info *b)
     return a->compute_units > b->compute_units;
 }
 
-int mha_device_pick(const struct mha_device_list *list, const char *selector, size_t *index)
+int mha_device_pick(struct mha_device_list *list, const char *selector, size_t *index)
 {
     struct wish wish = read_selector(selector);
     gpu_mha_device_info best = {0};
     int found = 0;
     for (size_t i = 0; i < list->count; i++) {
         gpu_mha_device_info info;
-        mha_device_describe(&list->devices[i], &info);
+        const cl_int code = mha_device_describe(&list->devices[i], &info);
+        if (code != CL_SUCCESS && list->unanswered_code == CL_SUCCESS) {
+            list->unanswered_code = code;
+            list->unanswered_call = "clGetDeviceInfo";
+        }
         if (!fits(&wish, &list->devices[i], &info)) {
             continue;
         }
@@ -142,35 +146,45 @@ const char *mha_device_default_selector(void)
     return selector ? selector : "";
 }
 
-/* GPU_MHA_NO_DEVICE with what is there, so that the caller can choose again. */
+/* The devices that are there, so that the caller can choose again. */
+static void tell_devices(const struct mha_device_list *list, struct mha_strbuf *there)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        gpu_mha_device_info info;
+        mha_device_describe(&list->devices[i], &info);
+        mha_strbuf_printf(there, "%s%s \"%.60s\"", i ? ", " : "", info.selector, info.name);
+        if (!info.usable) {
+            mha_strbuf_printf(there, " (not usable: %s)", info.reason);
+        }
+    }
+}
+
+/* GPU_MHA_NO_DEVICE; if someone did not answer, that may be why, and its code is told. */
 static gpu_mha_status nothing_fits(const struct mha_device_list *list, const char *source,
                                    const char *selector)
 {
     if (list->platform_count == 0) {
         return mha_error_set(GPU_MHA_NO_DEVICE, "no OpenCL platform is installed");
     }
+    struct mha_strbuf what = {0};
     if (list->count == 0) {
-        return mha_error_set(GPU_MHA_NO_DEVICE, "none of the %u OpenCL platforms has a device",
-                             list->platform_count);
-    }
-    struct mha_strbuf there = {0};
-    for (size_t i = 0; i < list->count; i++) {
-        gpu_mha_device_info info;
-        mha_device_describe(&list->devices[i], &info);
-        mha_strbuf_printf(&there, "%s%s \"%.60s\"", i ? ", " : "", info.selector, info.name);
-        if (!info.usable) {
-            mha_strbuf_printf(&there, " (not usable: %s)", info.reason);
-        }
+        mha_strbuf_printf(&what, "none of the %u OpenCL platforms has a device",
+                          list->platform_count);
+    } else if (*selector) {
+        mha_strbuf_printf(&what, "%s \"%.200s\" fits no usable device of: ", source, selector);
+        tell_devices(list, &what);
+    } else {
+        mha_strbuf_printf(&what, "no device is usable of: ");
+        tell_devices(list, &what);
     }
     gpu_mha_status status;
-    if (*selector) {
-        status = mha_error_set(GPU_MHA_NO_DEVICE, "%s \"%.200s\" fits no usable device of: %s",
-                               source, selector, mha_strbuf_text(&there));
+    if (list->unanswered_code != CL_SUCCESS) {
+        status = mha_error_behind(GPU_MHA_NO_DEVICE, list->unanswered_code, list->unanswered_call,
+                                  "%s", mha_strbuf_text(&what));
     } else {
-        status =
-            mha_error_set(GPU_MHA_NO_DEVICE, "no device is usable of: %s", mha_strbuf_text(&there));
+        status = mha_error_set(GPU_MHA_NO_DEVICE, "%s", mha_strbuf_text(&what));
     }
-    mha_strbuf_free(&there);
+    mha_strbuf_free(&what);
     return status;
 }
 

@@ -185,6 +185,19 @@ gpu_mha_status mha_error_cl(cl_int code, const char *call, const char *format, .
     return keep(memory_status_or(code, GPU_MHA_OPENCL), &message, code, call, "");
 }
 
+gpu_mha_status mha_error_behind(gpu_mha_status status, cl_int code, const char *call,
+                                const char *format, ...)
+{
+    struct sentence message = {.length = 0};
+    va_list args;
+    va_start(args, format);
+    append_v(&message, format, args);
+    va_end(args);
+    append(&message, "; %s failed: %s (%d)", call, mha_error_cl_name(code), (int)code);
+    return keep(code == CL_OUT_OF_HOST_MEMORY ? GPU_MHA_HOST_MEMORY : status, &message, code, call,
+                "");
+}
+
 /* The line of a build log to quote: the first that speaks of an error, else the first not empty. */
 static const char *telling_line(const char *log, int *length)
 {

@@ -24,6 +24,14 @@ gpu_mha_status mha_error_set(gpu_mha_status status, const char *format, ...) MHA
 gpu_mha_status mha_error_cl(cl_int code, const char *call, const char *format, ...)
     MHA_PRINTF(3, 4);
 
+/*
+ * The same where the failed call is only the reason why something else was not found: a status of
+ * the caller's, HOST_MEMORY for want of that all the same, and the sentence "what; CALL failed:
+ * CL_NAME (code)".
+ */
+gpu_mha_status mha_error_behind(gpu_mha_status status, cl_int code, const char *call,
+                                const char *format, ...) MHA_PRINTF(4, 5);
+
 /* Records a failed build with the compiler's log (copied). Returns GPU_MHA_BUILD. */
 gpu_mha_status mha_error_build(cl_int code, const char *source, const char *log);
 

@@ -174,7 +174,10 @@ typedef struct gpu_mha_device_info {
     char reason[128]; /* why not usable, "" otherwise */
 } gpu_mha_device_info;
 
-/* How many devices there are over all platforms; 0 with GPU_MHA_OK if none. */
+/*
+ * How many devices there are over all platforms; 0 with GPU_MHA_OK if none. A platform that does
+ * not answer is left out, with a line of level warn.
+ */
 GPU_MHA_API gpu_mha_status gpu_mha_device_count(size_t *count);
 
 /* Device `index`, 0 <= index < count, in the order of platforms and of devices within them. */
@@ -190,7 +193,8 @@ typedef struct gpu_mha_context gpu_mha_context;
  *   "gpu" "cpu" "accelerator"   the best of that type
  *   "P:D"             device D of platform P, both counted from 0 (see gpu-mha info)
  *   other text        the best whose device, vendor or platform name has it (any case)
- * GPU_MHA_NO_DEVICE if nothing fits; the message lists what is there.
+ * GPU_MHA_NO_DEVICE if nothing fits; the message lists what is there, and cl_code is that of a
+ * platform or device that did not answer, if there is one.
  */
 GPU_MHA_API gpu_mha_status gpu_mha_context_create(const char *selector, gpu_mha_context **context);
 

@@ -272,10 +272,13 @@ START_TEST(a_selector_finds_its_device)
 }
 END_TEST
 
+/* One platform of that machine does not answer, which may be why. */
+#define UNANSWERED "; clGetDeviceIDs failed: CL_OUT_OF_RESOURCES (-5)"
+
 #define EVERYTHING_LISTED                                                                          \
     " fits no usable device of: 0:0 \"Big Processor\", 0:1 \"Small Card\", "                       \
     "3:0 \"Old Card\" (not usable: OpenCL 1.1, 1.2 is needed), 3:1 \"Board\", "                    \
-    "3:2 \"Large CARD\", 3:3 \"Large Card too\", 3:4 \"Same Processor\""
+    "3:2 \"Large CARD\", 3:3 \"Large Card too\", 3:4 \"Same Processor\"" UNANSWERED
 
 static const struct {
     const char *environment, *selector, *message;
@@ -302,6 +305,8 @@ START_TEST(a_miss_lists_what_is_there)
     cl_device_id id;
     ck_assert_int_eq(mha_device_select(misses[_i].selector, &id), GPU_MHA_NO_DEVICE);
     ck_assert_str_eq(gpu_mha_last_error(), misses[_i].message);
+    ck_assert_int_eq(gpu_mha_last_error_info().cl_code, CL_OUT_OF_RESOURCES);
+    ck_assert_str_eq(gpu_mha_last_error_info().cl_call, "clGetDeviceIDs");
     ck_assert_ptr_null(id);
 }
 END_TEST
@@ -343,7 +348,8 @@ START_TEST(without_a_device_there_is_no_device)
     ck_assert_int_eq(gpu_mha_device_count(&count), GPU_MHA_OK);
     ck_assert_uint_eq(count, 0);
     ck_assert_int_eq(mha_device_select(NULL, &id), GPU_MHA_NO_DEVICE);
-    ck_assert_str_eq(gpu_mha_last_error(), "none of the 2 OpenCL platforms has a device");
+    ck_assert_str_eq(gpu_mha_last_error(),
+                     "none of the 2 OpenCL platforms has a device" UNANSWERED);
 }
 END_TEST
 
@@ -474,7 +480,8 @@ START_TEST(wrong_questions_are_refused)
     ck_assert_uint_eq(count, 7);
     ck_assert_int_eq(gpu_mha_device_get(0, NULL), GPU_MHA_INVALID);
     ck_assert_int_eq(gpu_mha_device_get(7, &info), GPU_MHA_INVALID);
-    ck_assert_str_eq(gpu_mha_last_error(), "index is 7, must be less than the 7 devices");
+    ck_assert_str_eq(gpu_mha_last_error(),
+                     "index is 7, must be less than the 7 devices" UNANSWERED);
     info.struct_size = sizeof info - 1;
     ck_assert_int_eq(gpu_mha_device_get(0, &info), GPU_MHA_INVALID);
     ck_assert_str_eq(info.name, "");
