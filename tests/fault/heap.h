@@ -3,8 +3,9 @@
  *
  * The programs here link the library's static form with --wrap, so malloc, calloc, realloc, free
  * and what makes locks go through this seam; drivers, which are shared libraries, do not. Between
- * heap_arm and heap_disarm requests are counted and one of them, or it and all after it, fails. What
- * was handed out between them and not freed is live: the library's, as a test brackets its calls.
+ * heap_arm and heap_disarm requests are counted and one of them, or it and all after it, fails.
+ * What was handed out between them and not freed is live: the library's, as a test brackets its
+ * calls.
  */
 #ifndef MHA_TESTS_FAULT_HEAP_H
 #define MHA_TESTS_FAULT_HEAP_H

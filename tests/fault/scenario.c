@@ -135,9 +135,9 @@ void rig_open(struct rig *rig, int out_of_order)
     must(gpu_mha_context_create(NULL, &rig->context));
     cl_context cl = gpu_mha_context_cl(rig->context);
     cl_device_id device = gpu_mha_context_device(rig->context);
-    must_cl(clGetDeviceInfo(device, CL_DEVICE_QUEUE_PROPERTIES, sizeof properties, &properties,
-                            NULL),
-            "clGetDeviceInfo");
+    must_cl(
+        clGetDeviceInfo(device, CL_DEVICE_QUEUE_PROPERTIES, sizeof properties, &properties, NULL),
+        "clGetDeviceInfo");
     properties &= out_of_order ? CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE : 0;
     rig->queue = clCreateCommandQueue(cl, device, properties, &code);
     must_cl(code, "clCreateCommandQueue");

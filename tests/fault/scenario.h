@@ -11,7 +11,8 @@
 #include <gpu_mha/gpu_mha.h>
 
 enum scenario_flags {
-    /* open and close around each act; otherwise one open serves all, and act may not keep a thing */
+    /* open and close around each act; otherwise one open serves all, and act may not keep a thing
+     */
     SCENARIO_FRESH = 1,
     /* whatever fails, something else may take its place: then the result must be right */
     SCENARIO_GIVES_WAY = 2,
@@ -20,7 +21,9 @@ enum scenario_flags {
     /* takes so long that not every N is tried */
     SCENARIO_SPARSE = 8,
     /* neither calls OpenCL nor allocates */
-    SCENARIO_PURE = 16
+    SCENARIO_PURE = 16,
+    /* keeps what its first act makes to the end of the process */
+    SCENARIO_KEEPS = 32
 };
 
 struct scenario {
@@ -30,7 +33,7 @@ struct scenario {
     void (*open)(void);
     void (*clear)(void); /* outputs to bytes of 0xFF, guards included */
     gpu_mha_status (*act)(void);
-    cl_int (*finish)(void); /* of what was enqueued: waits; NULL where act blocks */
+    cl_int (*finish)(void);       /* of what was enqueued: waits; NULL where act blocks */
     void (*check)(int succeeded); /* guards always, the numbers after a success */
     void (*close)(void);
 };
@@ -74,7 +77,8 @@ void cells_check_guards(const struct cells *cells);
 
 /* ---- a queue and buffers ---- */
 
-/* One enqueue: an out-of-order queue where there is one, a gate to wait for, buffers with guards. */
+/* One enqueue: an out-of-order queue where there is one, a gate to wait for, buffers with guards.
+ */
 enum { RIG_BUFFERS = 12 };
 
 struct rig {
@@ -84,7 +88,7 @@ struct rig {
     cl_event gate, done;
     struct {
         cl_mem mem;
-        int count; /* of floats between the guards */
+        int count;          /* of floats between the guards */
         const char *output; /* its name; NULL for an input */
     } buffers[RIG_BUFFERS];
 };

@@ -1,6 +1,6 @@
 /*
- * Attention. Queries are 0, so that visible keys weigh the same, and value j is j + 1: query i, which
- * sees the keys 0 .. i, gives 1 + i / 2 and the LSE ln(i + 1).
+ * Attention. Queries are 0, so that visible keys weigh the same, and value j is j + 1: query i,
+ * which sees the keys 0 .. i, gives 1 + i / 2 and the LSE ln(i + 1).
  */
 #include "scenario.h"
 
@@ -233,8 +233,8 @@ static void clear_rig(void)
 
 static gpu_mha_status enqueue(void)
 {
-    return rig_enqueued(
-        &rig, gpu_mha_enqueue(rig.plan, rig.queue, &buffers, 1, &rig.gate, &rig.done));
+    return rig_enqueued(&rig,
+                        gpu_mha_enqueue(rig.plan, rig.queue, &buffers, 1, &rig.gate, &rig.done));
 }
 
 static cl_int finish(void)
@@ -315,15 +315,12 @@ static void check_decode(int succeeded)
 #define PLAN_FUNCTIONS                                                                             \
     "gpu_mha_plan_create gpu_mha_plan_retain gpu_mha_plan_release gpu_mha_plan_text "              \
     "gpu_mha_plan_workspace_bytes"
-#define BLOCKING                                                                                   \
-    .covers = "gpu_mha", .clear = clear_host
+#define BLOCKING .covers = "gpu_mha", .clear = clear_host
 #define ENQUEUE                                                                                    \
     .covers = "gpu_mha_enqueue", .clear = clear_rig, .act = enqueue, .finish = finish,             \
     .close = close_rig
 
-static void nothing(void)
-{
-}
+static void nothing(void) {}
 
 const struct scenario scenarios_attention[] = {
     {.name = "attention",
@@ -348,6 +345,7 @@ const struct scenario scenarios_attention[] = {
      .close = close_context},
     {.name = "attention on the default context",
      BLOCKING,
+     .flags = SCENARIO_KEEPS,
      .open = fill_inputs,
      .act = call_default,
      .check = check_call,

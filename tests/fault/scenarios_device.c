@@ -3,9 +3,7 @@
 
 #include <string.h>
 
-static void nothing(void)
-{
-}
+static void nothing(void) {}
 
 static gpu_mha_context *context;
 

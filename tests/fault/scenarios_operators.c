@@ -65,9 +65,7 @@ static void clear_rig(void)
     rig_clear(&rig);
 }
 
-static void nothing(void)
-{
-}
+static void nothing(void) {}
 
 static void check_nothing(int succeeded)
 {
@@ -181,8 +179,8 @@ static void open_merge(void)
 
 static gpu_mha_status merge_enqueue(void)
 {
-    return rig_enqueued(&rig, gpu_mha_merge_enqueue(rig.plan, rig.queue, &merge_buffers, 1,
-                                                    &rig.gate, &rig.done));
+    return rig_enqueued(
+        &rig, gpu_mha_merge_enqueue(rig.plan, rig.queue, &merge_buffers, 1, &rig.gate, &rig.done));
 }
 
 static void check_merge_rig(int succeeded)
@@ -196,13 +194,8 @@ static void check_merge_rig(int succeeded)
 
 static gpu_mha_rotary_desc rotary_desc(void)
 {
-    return (gpu_mha_rotary_desc){.B = 1,
-                                 .H = H,
-                                 .N = N,
-                                 .D = D,
-                                 .positions = GPU_MHA_I32,
-                                 .P = P,
-                                 .output = strided(N)};
+    return (gpu_mha_rotary_desc){
+        .B = 1, .H = H, .N = N, .D = D, .positions = GPU_MHA_I32, .P = P, .output = strided(N)};
 }
 
 static double rotated(int i)
@@ -268,13 +261,8 @@ static void check_rotary_rig(int succeeded)
 
 static gpu_mha_cache_desc cache_desc(void)
 {
-    return (gpu_mha_cache_desc){.B = 1,
-                                .H = H,
-                                .D = D,
-                                .N = ROWS,
-                                .NC = NC,
-                                .indices = GPU_MHA_I32,
-                                .cache = strided(NC)};
+    return (gpu_mha_cache_desc){
+        .B = 1, .H = H, .D = D, .N = ROWS, .NC = NC, .indices = GPU_MHA_I32, .cache = strided(NC)};
 }
 
 static double cached(int i)
@@ -326,8 +314,8 @@ static void open_cache(void)
 
 static gpu_mha_status cache_enqueue(void)
 {
-    return rig_enqueued(&rig, gpu_mha_cache_enqueue(rig.plan, rig.queue, &cache_buffers, 1,
-                                                    &rig.gate, &rig.done));
+    return rig_enqueued(
+        &rig, gpu_mha_cache_enqueue(rig.plan, rig.queue, &cache_buffers, 1, &rig.gate, &rig.done));
 }
 
 static void check_cache_rig(int succeeded)

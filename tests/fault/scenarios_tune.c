@@ -15,9 +15,7 @@ static const gpu_mha_desc problem = {
 /* One run in each round. */
 static const gpu_mha_tune_options quick = {.seconds = 1e-9};
 
-static void nothing(void)
-{
-}
+static void nothing(void) {}
 
 static void open_context(void)
 {

@@ -42,8 +42,7 @@ int fault_layer_is_in(void)
         return code != CL_SUCCESS ? code : next.name arguments;                                    \
     }
 
-NO_OBJECT(clGetPlatformIDs, (cl_uint room, cl_platform_id *ids, cl_uint *count),
-          (room, ids, count))
+NO_OBJECT(clGetPlatformIDs, (cl_uint room, cl_platform_id *ids, cl_uint *count), (room, ids, count))
 NO_OBJECT(clGetPlatformInfo,
           (cl_platform_id id, cl_platform_info query, size_t room, void *value, size_t *size),
           (id, query, room, value, size))
@@ -81,16 +80,15 @@ ABOUT(clGetEventProfilingInfo, FAULT_EVENTS,
 ABOUT(clFlush, FAULT_QUEUES, (cl_command_queue queue), (queue), queue)
 ABOUT(clFinish, FAULT_QUEUES, (cl_command_queue queue), (queue), queue)
 
-static CL_API_ENTRY cl_int CL_API_CALL our_clBuildProgram(
-    cl_program program, cl_uint count, const cl_device_id *devices, const char *options,
-    void(CL_CALLBACK *notify)(cl_program, void *), void *user)
+static CL_API_ENTRY cl_int CL_API_CALL
+our_clBuildProgram(cl_program program, cl_uint count, const cl_device_id *devices,
+                   const char *options, void(CL_CALLBACK *notify)(cl_program, void *), void *user)
 {
     objects_use(FAULT_PROGRAMS, program, "clBuildProgram");
     const cl_int code = plan_next(FAULT_clBuildProgram);
     objects_mark(FAULT_PROGRAMS, program, code == CL_BUILD_PROGRAM_FAILURE);
-    return code != CL_SUCCESS
-               ? code
-               : next.clBuildProgram(program, count, devices, options, notify, user);
+    return code != CL_SUCCESS ? code
+                              : next.clBuildProgram(program, count, devices, options, notify, user);
 }
 
 static CL_API_ENTRY cl_int CL_API_CALL our_clGetProgramBuildInfo(cl_program program,

@@ -16,9 +16,8 @@ static const char *const names[] = {FAULT_CALLS(NAME)};
 FAULT_CALLS(CODES)
 #undef CODES
 
-static const char *const kind_names[FAULT_KINDS] = {"contexts", "queues", "buffers",
-                                                    "programs", "kernels", "events",
-                                                    "references to devices"};
+static const char *const kind_names[FAULT_KINDS] = {
+    "contexts", "queues", "buffers", "programs", "kernels", "events", "references to devices"};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int calls[FAULT_CALL_COUNT];
