@@ -5,6 +5,7 @@
 
 #include "assertions.h"
 #include "canary.h"
+#include "queue.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -34,13 +35,7 @@ int attention_tile_count(int count)
 
 cl_command_queue attention_queue(gpu_mha_context *context, int out_of_order)
 {
-    cl_int code = CL_SUCCESS;
-    cl_command_queue queue =
-        clCreateCommandQueue(gpu_mha_context_cl(context), gpu_mha_context_device(context),
-                             out_of_order ? CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE : 0, &code);
-
-    ck_assert_msg(queue != NULL, "clCreateCommandQueue gives %d", code);
-    return queue;
+    return queue_make(context, out_of_order);
 }
 
 static int failed(char *error, const char *format, ...) __attribute__((format(printf, 2, 3)));

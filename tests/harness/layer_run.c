@@ -5,6 +5,7 @@
 
 #include "assertions.h"
 #include "canary.h"
+#include "queue.h"
 #include "storage.h"
 
 #include <stdio.h>
@@ -388,8 +389,7 @@ gpu_mha_status layer_run_device(gpu_mha_context *context, struct layer_data *dat
         return status;
     }
     cl_command_queue queue =
-        clCreateCommandQueue(cl, gpu_mha_context_device(context), properties, &code);
-    ck_assert_int_eq(code, CL_SUCCESS);
+        queue_make(context, (properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE) != 0);
     gate = clCreateUserEvent(cl, &code);
     ck_assert_int_eq(code, CL_SUCCESS);
     for (int x = 0; x < LAYER_ARRAYS; x++) {

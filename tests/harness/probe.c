@@ -4,6 +4,7 @@
 #include "probe.h"
 
 #include "assertions.h"
+#include "queue.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -318,11 +319,7 @@ cl_command_queue probe_queue(gpu_mha_context *context, int out_of_order)
     }
     cl_command_queue *queue = &kept->queues[out_of_order];
     if (!*queue) {
-        cl_int code = CL_SUCCESS;
-        *queue =
-            clCreateCommandQueue(gpu_mha_context_cl(context), gpu_mha_context_device(context),
-                                 out_of_order ? CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE : 0, &code);
-        ck_assert_int_eq(code, CL_SUCCESS);
+        *queue = queue_make(context, out_of_order);
     }
     return *queue;
 }

@@ -3,6 +3,7 @@
 
 #include "cl/tile.h"
 #include "harness/assertions.h"
+#include "harness/queue.h"
 #include "reference/reference.h"
 
 #include <stdlib.h>
@@ -13,18 +14,9 @@ cl_command_queue product_ordered, product_unordered;
 
 void product_open(void)
 {
-    cl_int code = CL_SUCCESS;
     ASSERT_OK(gpu_mha_context_create(NULL, &product_context));
-    const cl_device_id device = product_context->device.id;
-    product_ordered = clCreateCommandQueue(product_context->cl, device, 0, &code);
-    ck_assert_int_eq(code, CL_SUCCESS);
-    product_unordered = clCreateCommandQueue(product_context->cl, device,
-                                             CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, &code);
-    /* A device need not have such queues. */
-    if (code == CL_INVALID_QUEUE_PROPERTIES) {
-        product_unordered = clCreateCommandQueue(product_context->cl, device, 0, &code);
-    }
-    ck_assert_int_eq(code, CL_SUCCESS);
+    product_ordered = queue_make(product_context, 0);
+    product_unordered = queue_make(product_context, 1);
 }
 
 void product_close(void)

@@ -10,6 +10,7 @@
 #include "harness/assertions.h"
 #include "harness/compare.h"
 #include "harness/layouts.h"
+#include "harness/queue.h"
 #include "harness/storage.h"
 #include "reference/reference.h"
 
@@ -33,12 +34,7 @@ static inline void open_context(void)
     setenv("GPU_MHA_LOG", "off", 1);
     ok(gpu_mha_context_create(NULL, &context));
     for (int way = WAY_IN_ORDER; way <= WAY_OUT_OF_ORDER; way++) {
-        cl_command_queue_properties properties =
-            way == WAY_OUT_OF_ORDER ? CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE : 0;
-        cl_int code;
-        queues[way] = clCreateCommandQueue(gpu_mha_context_cl(context),
-                                           gpu_mha_context_device(context), properties, &code);
-        ck_assert_int_eq(code, CL_SUCCESS);
+        queues[way] = queue_make(context, way == WAY_OUT_OF_ORDER);
     }
 }
 

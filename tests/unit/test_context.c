@@ -7,6 +7,7 @@
 #include "cl/context.h"
 #include "cl/device_list.h"
 #include "cl/expand.h"
+#include "harness/queue.h"
 
 #include <check.h>
 #include <pthread.h>
@@ -494,20 +495,10 @@ static cl_mem make_buffer(void)
     return buffer;
 }
 
-static cl_command_queue make_queue(int out_of_order)
-{
-    cl_int code = CL_SUCCESS;
-    cl_command_queue queue =
-        clCreateCommandQueue(context->cl, context->device.id,
-                             out_of_order ? CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE : 0, &code);
-    ck_assert_int_eq(code, CL_SUCCESS);
-    return queue;
-}
-
 /* fill: y[i] = 40 + 13 i; then twice y = 3 y + 5; behind a user event, on both kinds of queue. */
 START_TEST(launches_run_in_order)
 {
-    cl_command_queue queue = make_queue(_i);
+    cl_command_queue queue = queue_make(context, _i);
     struct mha_kernel fill = make_kernel("fill", 5, 64), add = make_kernel("add", 5, 32);
     cl_mem buffer = make_buffer();
     cl_int n = ITEMS, start = 40, factor = 3, code = CL_SUCCESS;
@@ -553,7 +544,7 @@ END_TEST
 
 START_TEST(a_chain_without_a_launch_gives_a_marker)
 {
-    cl_command_queue queue = make_queue(_i);
+    cl_command_queue queue = queue_make(context, _i);
     cl_int code = CL_SUCCESS;
     cl_event gate = clCreateUserEvent(context->cl, &code), event = NULL;
     struct mha_chain chain;
@@ -576,7 +567,7 @@ END_TEST
 
 START_TEST(a_failed_chain_gives_no_event)
 {
-    cl_command_queue queue = make_queue(0);
+    cl_command_queue queue = queue_make(context, 0);
     struct mha_kernel fill = make_kernel("fill", 0, 64);
     cl_mem buffer = make_buffer();
     cl_int n = ITEMS, start = 40;
@@ -629,7 +620,7 @@ struct filler {
 static void *fill_in_thread(void *argument)
 {
     struct filler *filler = argument;
-    cl_command_queue queue = make_queue(0);
+    cl_command_queue queue = queue_make(context, 0);
     cl_mem buffer = make_buffer();
     cl_int n = ITEMS;
     const struct mha_arg args[] = {MHA_ARG(buffer), MHA_ARG(n), MHA_ARG(filler->start)};

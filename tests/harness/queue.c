@@ -1,0 +1,19 @@
+/* queue.c - see queue.h. */
+#include "queue.h"
+
+#include <check.h>
+
+cl_command_queue queue_make(gpu_mha_context *context, int out_of_order)
+{
+    cl_context cl = gpu_mha_context_cl(context);
+    cl_device_id device = gpu_mha_context_device(context);
+    cl_int code = CL_SUCCESS;
+    cl_command_queue queue = clCreateCommandQueue(
+        cl, device, out_of_order ? CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE : 0, &code);
+
+    if (out_of_order && code == CL_INVALID_QUEUE_PROPERTIES) {
+        queue = clCreateCommandQueue(cl, device, 0, &code);
+    }
+    ck_assert_msg(queue != NULL, "clCreateCommandQueue gives %d", code);
+    return queue;
+}
