@@ -105,10 +105,16 @@ static gpu_mha_status carve(struct mha_attention *a, const struct mha_device *de
 }
 
 /* The slopes of ALiBi's published rule, or a few bytes to bind where a buffer is absent. */
-static gpu_mha_status make_slopes(struct mha_attention *a, cl_context cl)
+static gpu_mha_status make_slopes(struct mha_attention *a, gpu_mha_context *context)
 {
     gpu_mha_status status = GPU_MHA_OK;
     const int64_t count = a->problem.desc.alibi == GPU_MHA_ALIBI_AUTO ? a->problem.desc.H : 4;
+    /* Before the host takes the memory for them, and the time. */
+    MHA_RETURN_IF((cl_ulong)count > context->device.max_alloc_bytes / sizeof(float),
+                  GPU_MHA_UNSUPPORTED,
+                  "H is %" PRId64 ": its ALiBi slopes are floats, and the device allocates at most "
+                  "%" PRIu64 " bytes",
+                  count, (uint64_t)context->device.max_alloc_bytes);
     float *slopes = calloc((size_t)count, sizeof *slopes);
     if (slopes == NULL) {
         status = mha_error_set(GPU_MHA_HOST_MEMORY, "no memory for %" PRId64 " slopes", count);
@@ -119,7 +125,7 @@ static gpu_mha_status make_slopes(struct mha_attention *a, cl_context cl)
         goto cleanup;
     }
     cl_int code = CL_SUCCESS;
-    a->slopes = clCreateBuffer(cl, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
+    a->slopes = clCreateBuffer(context->cl, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
                                (size_t)count * sizeof *slopes, slopes, &code);
     if (a->slopes == NULL) {
         status = mha_error_cl(code, "clCreateBuffer", "%zu bytes for ALiBi slopes",
@@ -206,7 +212,7 @@ static gpu_mha_status prepare(struct mha_attention *a, gpu_mha_context *context,
     if (a->problem.empty_output) {
         return GPU_MHA_OK;
     }
-    MHA_TRY(make_slopes(a, context->cl));
+    MHA_TRY(make_slopes(a, context));
     int done = 0;
     MHA_TRY(try_gpu_shapes(a, context, &done));
     return done ? GPU_MHA_OK : try_variant(a, context);

@@ -124,7 +124,9 @@ static gpu_mha_status read_mask(const char *name, const gpu_mha_mask *given, int
     }
     mask->span = type == GPU_MHA_MASK_NONE || empty ? 0 : mha_size_add(last, 1);
     MHA_INVALID_IF(!mha_size_fits(mha_size_mul(mask->span, 4)),
-                   "%s spans more than this machine can address", name);
+                   "%s spans more than this machine can address: its lengths and strides are too "
+                   "large",
+                   name);
     return GPU_MHA_OK;
 }
 

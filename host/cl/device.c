@@ -32,7 +32,10 @@ static const struct field {
 };
 enum { FIELD_COUNT = sizeof fields / sizeof fields[0] };
 
-/* Copies a string without the blanks around it that some drivers report. */
+/*
+ * Copies a string without the blanks around it that some drivers report. Such texts go into
+ * sentences and lines, which a control character must not break.
+ */
 static void copy_trimmed(char *text, size_t capacity, const char *from)
 {
     from += strspn(from, " \t\r\n");
@@ -43,7 +46,13 @@ static void copy_trimmed(char *text, size_t capacity, const char *from)
     while (length > 0 && strchr(" \t\r\n", from[length - 1])) {
         length--;
     }
-    memcpy(text, from, length);
+    for (size_t i = 0; i < length; i++) {
+        const unsigned char c = (unsigned char)from[i];
+        text[i] = from[i];
+        if (c < 0x20 || c == 0x7f) {
+            text[i] = ' ';
+        }
+    }
     text[length] = '\0';
 }
 
