@@ -228,6 +228,8 @@ cl_int mha_device_read(cl_device_id id, struct mha_device *device, const char **
             return code;
         }
     }
+    /* What counts by it divides by it. */
+    device->compute_units = device->compute_units > 0 ? device->compute_units : 1;
     *query = "CL_DEVICE_NAME";
     cl_int code = mha_device_text(id, CL_DEVICE_NAME, device->name, sizeof device->name);
     if (code != CL_SUCCESS) {

@@ -90,7 +90,8 @@ const struct fuzz_struct fuzz_layer =
            "desc gpu_mha_layer_desc gpu_mha_desc GPU_MHA_TILE EQ EK EV EO weight_type packed_qkv "
            "bias_q bias_k "
            "bias_v bias_out weight_q weight_k weight_v weight_out a attention H HKV B H NQ NK "
-           "DK DV scale softcap mask key_lengths causal offset window alibi sinks dropout lse "
+           "DK DV NP query key value past_key past_value scale softcap mask key_lengths causal "
+           "offset window alibi sinks dropout lse "
            "weights has_scale bias has_window window_left window_right offset_kind "
            "scores method query_input key_input value_input output product");
 

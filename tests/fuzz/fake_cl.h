@@ -35,7 +35,8 @@ void fake_devices(const struct fake_facts *facts, size_t count, size_t on_first)
 /* The facts, with those that an input changes: few bytes, each a choice among odd values. */
 struct fake_facts fake_facts_read(struct fuzz_bytes *bytes);
 
-cl_context fake_context(void); /* to be released with clReleaseContext */
+cl_device_id fake_device_id(void); /* of device 0 */
+cl_context fake_context(void);     /* to be released with clReleaseContext */
 cl_command_queue fake_queue(cl_context cl);
 cl_mem fake_buffer(cl_context cl, size_t bytes);
 

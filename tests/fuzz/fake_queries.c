@@ -389,3 +389,8 @@ CL_API_ENTRY cl_int CL_API_CALL clGetKernelWorkGroupInfo(cl_kernel kernel, cl_de
         return fake_refuse(CL_INVALID_VALUE);
     }
 }
+
+cl_device_id fake_device_id(void)
+{
+    return fake_device(0);
+}
