@@ -149,6 +149,20 @@ static double draw_special(struct rng *rng, double ordinary)
     }
 }
 
+static double factor(double magnitude)
+{
+    return magnitude == 0 ? 1 : magnitude;
+}
+
+static double magnitude_of(const struct attention_spec *spec, enum attention_array array)
+{
+    const struct attention_magnitude *m = &spec->magnitude;
+
+    return factor(array == ARRAY_QUERY                                ? m->query
+                  : array == ARRAY_VALUE || array == ARRAY_PAST_VALUE ? m->value
+                                                                      : m->key);
+}
+
 /* Element d of row n; key and value rows are counted over past and new ones. */
 static double draw(const struct attention_spec *spec, enum attention_array array, struct rng *rng,
                    int64_t n, int64_t d, int64_t D)
@@ -186,6 +200,7 @@ static void tensor_make(struct attention_data *data, enum attention_array array,
 {
     const struct attention_spec *spec = &data->spec;
     struct attention_image *image = &data->images[array];
+    const double magnitude = magnitude_of(spec, array);
 
     if (kind == ATTENTION_QKV && array != ARRAY_QUERY) {
         struct attention_image *shared = &data->images[ARRAY_QUERY];
@@ -202,7 +217,7 @@ static void tensor_make(struct attention_data *data, enum attention_array array,
             int64_t h = row / l.N, n = row % l.N;
             for (int64_t d = 0; d < l.D; d++) {
                 storage_store(image->type, image->bytes, layout_index(&l, b, h, n, d),
-                              draw(spec, array, &rng, first_row + n, d, l.D));
+                              magnitude * draw(spec, array, &rng, first_row + n, d, l.D));
             }
         }
     }
@@ -343,9 +358,12 @@ static double *mask_make(struct attention_data *data, enum attention_array array
             axes_of(data, n, at);
             int64_t element = image->layout.offset + mask_index(&mask, at);
             int hide = rng_uniform(&rng, 0, 1) < how->hidden;
-            double bias = rng_normal(&rng);
+            double bias = rng_normal(&rng) * factor(data->spec.magnitude.bias);
             if (data->spec.fill == ATTENTION_SPECIAL) {
                 bias = draw_special(&rng, bias);
+            }
+            if (data->spec.lowest_bias > 0 && rng_uniform(&rng, 0, 1) < data->spec.lowest_bias) {
+                bias = -storage_largest((enum storage_type)(mask.type - GPU_MHA_MASK_F32));
             }
             if (pass == 1) {
                 dense[n] = is_bias ? storage_load(image->type, image->bytes, element)
@@ -404,7 +422,9 @@ static void lengths_make(struct attention_data *data)
         if (d->key_lengths != GPU_MHA_INDEX_NONE) {
             struct attention_image *image = &data->images[ARRAY_KEY_LENGTHS];
             unsigned char *to = image->bytes + (size_t)(image->layout.offset + b) * bytes;
-            length = b == 2 ? 0 : data->NT - rng_below(&rng, data->NT / 2 + 1);
+            length = data->spec.any_length ? rng_below(&rng, data->NT + 1)
+                     : b == 2              ? 0
+                                           : data->NT - rng_below(&rng, data->NT / 2 + 1);
             int32_t narrow = (int32_t)length;
             memcpy(to, bytes == 4 ? (const void *)&narrow : (const void *)&length, bytes);
         }

@@ -43,12 +43,20 @@ struct attention_mask {
     double hidden; /* share of hidden elements: 0, or a bias of -inf */
 };
 
+/* Factors of what the fill draws; 0 stands for 1. */
+struct attention_magnitude {
+    double query, key, value, bias;
+};
+
 /* Where desc has layouts, strides and mask shapes, they are filled in from the fields below it. */
 struct attention_spec {
     gpu_mha_desc desc;
     enum attention_layout query, key, value, past_key, past_value, output;
     struct attention_mask mask, bias;
     enum attention_fill fill;
+    struct attention_magnitude magnitude;
+    double lowest_bias; /* share of the bias that is its type's lowest number: it hides nothing */
+    int any_length;     /* key lengths: all of 0 .. NT; else the upper half, and 0 in entry 2 */
     uint64_t seed;
     int64_t seed_batch; /* number that the inputs of batch entry 0 are drawn for */
     const char *tile;   /* GPU_MHA_TILE of the run; NULL: the tuning table's */

@@ -47,11 +47,32 @@ void attention_use_tile(const char *tile);
 /* How often a test runs that loops over `count` tiles: once where GPU_MHA_TEST_TILE is set. */
 int attention_tile_count(int count);
 
+/* How a problem went. */
+enum attention_fault {
+    ATTENTION_RIGHT,
+    ATTENTION_FAILED,    /* the library refused or failed, or wrote where it must not */
+    ATTENTION_WRONG,     /* an element misses its bound */
+    ATTENTION_OTHER_BITS /* outputs depend on what must not be read, or on the way of the call */
+};
+
+struct attention_verdict {
+    enum attention_fault fault;
+    enum attention_array array; /* that is wrong */
+    char plan[64];              /* what the plan says of itself */
+    char text[1024];            /* of a fault */
+};
+
 /*
- * The whole check of one problem on attention_context; fails the Check test that runs, spec
- * printed: outputs within their bounds, same bits with other poison in what must not be read, same
- * bits through gpu_mha() if the spec says so, every other byte untouched. The plan's text goes to
- * `plan` (64 bytes) if not NULL.
+ * The whole check of one problem: outputs within their bounds, same bits with other poison in what
+ * must not be read, same bits through gpu_mha() if the spec says so, every other byte untouched.
+ * `elements_only`: no statistics of the errors, which need problems that were chosen for them.
+ */
+struct attention_verdict attention_try(gpu_mha_context *context, const struct attention_spec *spec,
+                                       int elements_only);
+
+/*
+ * attention_try on attention_context; fails the Check test that runs, spec printed. The plan's
+ * text goes to `plan` (64 bytes) if not NULL.
  */
 void attention_check(const struct attention_spec *spec, char *plan);
 

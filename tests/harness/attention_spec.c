@@ -48,6 +48,9 @@ void attention_spec_text(const struct attention_spec *spec, char *text, size_t s
     ADD(&t, spec, past_value), ADD(&t, spec, output);
     ADD(&t, spec, mask.full), ADD(&t, spec, mask.strided), ADD(&t, spec, mask.hidden);
     ADD(&t, spec, bias.full), ADD(&t, spec, bias.strided), ADD(&t, spec, bias.hidden);
+    ADD(&t, spec, lowest_bias);
+    ADD(&t, spec, magnitude.query), ADD(&t, spec, magnitude.key);
+    ADD(&t, spec, magnitude.value), ADD(&t, spec, magnitude.bias), ADD(&t, spec, any_length);
     ADD(&t, spec, fill), ADD(&t, spec, seed), ADD(&t, spec, seed_batch);
     ADD(&t, spec, out_of_order), ADD(&t, spec, host_call);
     if (spec->tile) {
