@@ -362,8 +362,9 @@ static double *mask_make(struct attention_data *data, enum attention_array array
             if (data->spec.fill == ATTENTION_SPECIAL) {
                 bias = draw_special(&rng, bias);
             }
-            if (data->spec.lowest_bias > 0 && rng_uniform(&rng, 0, 1) < data->spec.lowest_bias) {
-                bias = -storage_largest((enum storage_type)(mask.type - GPU_MHA_MASK_F32));
+            if (is_bias && data->spec.lowest_bias > 0 &&
+                rng_uniform(&rng, 0, 1) < data->spec.lowest_bias) {
+                bias = -storage_largest(image->type);
             }
             if (pass == 1) {
                 dense[n] = is_bias ? storage_load(image->type, image->bytes, element)

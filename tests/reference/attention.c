@@ -6,6 +6,7 @@
  *   ds[j] = u*4*a[j] + the error that q_error and k_error bring   (the error of score j)
  * Output: |o - o64| <= u_out*|o64| + half the smallest subnormal
  *                      + sum_j w[j]*(8u + ds[j])*|v[j]| + (sum_j w[j]*ds[j]) * sum_j w[j]*|v[j]|
+ * A weight below 2^-126 of the row's largest may be 0: then w[j]*|v[j]| is added to the first.
  * LSE:    |lse - lse64| <= u*(8 + |lse64|) + sum_j w[j]*ds[j]
  *
  * Weight: w[j] = e[j]/l with e[j] = exp(s[j] - max), l = sum e. An error ds[j] changes e[j] by
@@ -39,6 +40,7 @@ struct row {
     unsigned char *visible;
     int64_t visible_count;
     double lse;
+    double sum;     /* of exp(s - max), the sink's included */
     double mean_ds; /* sum_j w[j]*ds[j] */
 };
 
@@ -135,6 +137,9 @@ static double score_row(const struct ref_problem *p, int64_t b, int64_t h, int64
         row->visible_count++;
         row->masked[j] = row->capped[j] + bias + alibi;
         row->ds[j] = row->raw_error[j] + REF_U32 * 4 * (fabs(bias) + fabs(alibi));
+        if (isinf(row->raw[j]) && p->softcap > 0) {
+            row->ds[j] += REF_U32 * 4 * p->softcap; /* it goes on as a score of that size */
+        }
         largest = fmax(largest, row->masked[j]); /* a NaN shows up in the sum */
     }
     return largest;
@@ -163,6 +168,7 @@ static void softmax_row(const struct ref_problem *p, int64_t b, int64_t h, int64
         row->lse = largest + log(sum);
     }
 
+    row->sum = sum;
     row->mean_ds = 0;
     for (int64_t j = 0; j < p->NK; j++) {
         row->weights[j] = 0;
@@ -198,6 +204,8 @@ static void output_row(const struct ref_problem *p, int64_t b, int64_t h, const 
     for (int64_t j = 0; j < p->NK; j++) {
         int64_t at_v = (kv * p->NK + j) * p->DV;
         double w = row->weights[j];
+        /* A rounded exponent may lie on either side of the edge. */
+        int counts_as_0 = row->softmax[j] * row->sum < 2 * F32_SMALLEST_NORMAL;
         if (!row->visible[j]) {
             continue;
         }
@@ -212,6 +220,9 @@ static void output_row(const struct ref_problem *p, int64_t b, int64_t h, const 
             bound[d] += w * (8 * REF_U32 + row->ds[j]) * fabs(p->v[at_v + d]);
             if (p->v_error) {
                 bound[d] += w * p->v_error[at_v + d];
+            }
+            if (counts_as_0) {
+                bound[d] += w * fabs(p->v[at_v + d]);
             }
         }
     }
