@@ -34,7 +34,7 @@ static gpu_mha_arrays arrays_of(const struct mha_run_problem *problem,
         arrays.mask = problem->mask.data;
     }
     if (desc->bias.type != GPU_MHA_MASK_NONE) {
-        arrays.bias = problem->mask.data;
+        arrays.bias = problem->bias.data;
     }
     return arrays;
 }
@@ -97,6 +97,10 @@ enum mha_exit mha_cmd_run(int argc, char **argv)
     }
     code = MHA_EXIT_FAILED;
     if (!mha_run_results_write(&results, &problem, &options, error, sizeof error)) {
+        mha_report("%s", error);
+        goto cleanup;
+    }
+    if (!mha_run_results_expect(&results, &problem, &options, error, sizeof error)) {
         mha_report("%s", error);
         goto cleanup;
     }

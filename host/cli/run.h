@@ -17,16 +17,19 @@
 struct mha_run_options {
     const char *query, *key, *value;
     const char *past_key, *past_value;
-    const char *mask, *key_lengths, *alibi_slopes, *sinks;
+    const char *mask, *bias, *key_lengths, *alibi_slopes, *sinks;
     int64_t heads, kv_heads;
     gpu_mha_desc desc; /* what needs no file: scale, cap, causal, window, ALiBi, method,
                           and which optional outputs are wanted */
     bool convert;      /* --dtype was given: query, key and value become `type` */
     gpu_mha_type type;
+    bool convert_output; /* --output-dtype was given: the output becomes `output_type` */
+    gpu_mha_type output_type;
     const char *device;
 
     const char *output, *lse, *weights, *scores, *plot;
-    int64_t batch; /* the batch entry that `plot` shows */
+    const char *expect; /* folder of what the results must be */
+    int64_t batch;      /* the batch entry that `plot` shows */
     bool as_json;
 };
 
@@ -40,7 +43,7 @@ struct mha_run_problem {
     int rank; /* of query, key, value and output: 4 is (B, H, N, D), 3 is (B, N, H*D) */
     gpu_mha_desc desc;
     struct mha_npy query, key, value, past_key, past_value;
-    struct mha_npy mask, key_lengths, alibi_slopes, sinks;
+    struct mha_npy mask, bias, key_lengths, alibi_slopes, sinks;
 };
 
 /*
@@ -67,6 +70,14 @@ struct mha_run_results {
     int64_t nan_count;
 };
 
+enum mha_run_result { MHA_RUN_OUTPUT, MHA_RUN_LSE, MHA_RUN_WEIGHTS, MHA_RUN_SCORES };
+#define MHA_RUN_RESULTS 4
+
+/* One result as an array; its data are NULL where it is not wanted, and borrowed. */
+struct mha_npy mha_run_result_array(const struct mha_run_results *results,
+                                    const struct mha_run_problem *problem,
+                                    enum mha_run_result result);
+
 /* Memory for what the descriptor asks for. Free the results either way. */
 bool mha_run_results_allocate(struct mha_run_results *results, const gpu_mha_desc *desc,
                               char *error, size_t error_size);
@@ -78,6 +89,14 @@ void mha_run_results_free(struct mha_run_results *results);
  */
 bool mha_run_results_write(struct mha_run_results *results, const struct mha_run_problem *problem,
                            const struct mha_run_options *options, char *error, size_t error_size);
+
+/*
+ * Compares with the files of options->expect, if there is one (run_expect.c). False, and what is
+ * wrong in `error`: an element too far from what is expected, or no file to compare with.
+ */
+bool mha_run_results_expect(const struct mha_run_results *results,
+                            const struct mha_run_problem *problem,
+                            const struct mha_run_options *options, char *error, size_t error_size);
 
 /* What has been done, in a few lines or as JSON. */
 enum mha_exit mha_run_results_print(const struct mha_run_results *results,

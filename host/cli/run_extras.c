@@ -36,18 +36,11 @@ static bool convert_bias(const struct mha_run_reader *reader, const char *path,
            mha_run_refuse(reader, "%s: out of memory while converting f64 to f32", path);
 }
 
-static bool read_mask(const struct mha_run_reader *reader)
+/* The descriptor's mask or bias is set from what the file holds. */
+static bool read_mask(const struct mha_run_reader *reader, const char *path, struct mha_npy *mask)
 {
-    const char *path = reader->options->mask;
-    struct mha_npy *mask = &reader->problem->mask;
     gpu_mha_mask_type type = GPU_MHA_MASK_BOOL;
 
-    if (!path) {
-        return true;
-    }
-    if (!mha_npy_read(path, mask, reader->error, reader->error_size)) {
-        return false;
-    }
     if (mask->type != MHA_NPY_BOOL) {
         /* 0 and 1 as integers are read as "hide" by some libraries and "attend" by others. */
         if (!mha_npy_is_float(mask->type)) {
@@ -68,6 +61,34 @@ static bool read_mask(const struct mha_run_reader *reader)
         return mha_run_refuse(reader, "%s: %s", path, gpu_mha_last_error());
     }
     return true;
+}
+
+/* --mask may hold either kind; what it holds leaves --bias the other one. */
+static bool read_masks(const struct mha_run_reader *reader)
+{
+    const struct mha_run_options *options = reader->options;
+    struct mha_run_problem *problem = reader->problem;
+
+    if (options->mask) {
+        struct mha_npy mask;
+        if (!mha_npy_read(options->mask, &mask, reader->error, reader->error_size)) {
+            return false;
+        }
+        struct mha_npy *kept = mha_npy_is_float(mask.type) ? &problem->bias : &problem->mask;
+        *kept = mask;
+        if (!read_mask(reader, options->mask, kept)) {
+            return false;
+        }
+    }
+    if (!options->bias) {
+        return true;
+    }
+    if (problem->bias.data) {
+        return mha_run_refuse(reader, "%s holds %s; beside --bias a mask must hold b1",
+                              options->mask, mha_npy_type_name(problem->bias.type));
+    }
+    return mha_run_read_floats(reader, options->bias, &problem->bias) &&
+           read_mask(reader, options->bias, &problem->bias);
 }
 
 static bool read_key_lengths(const struct mha_run_reader *reader)
@@ -122,7 +143,7 @@ bool mha_run_read_extras(const struct mha_run_reader *reader)
     const struct mha_run_options *options = reader->options;
     struct mha_run_problem *problem = reader->problem;
 
-    return read_mask(reader) && read_key_lengths(reader) &&
+    return read_masks(reader) && read_key_lengths(reader) &&
            read_per_head(reader, options->alibi_slopes, &problem->alibi_slopes) &&
            read_per_head(reader, options->sinks, &problem->sinks);
 }

@@ -1,6 +1,7 @@
 /*
  * The command line of gpu-mha run.
  */
+#include <errno.h>
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
@@ -13,11 +14,12 @@
 
 /* The values as they were given, before their meaning and their combination are looked at. */
 struct raw_options {
-    const char *causal, *offset, *alibi, *scores;
-    bool scale_given, softcap_given, window_given, dtype_given, batch_given;
-    double scale, softcap;
+    const char *causal, *offset, *alibi, *scores, *dropout_seed;
+    bool scale_given, softcap_given, window_given, dtype_given, batch_given, average;
+    bool output_dtype_given;
+    double scale, softcap, dropout;
     int64_t window[2];
-    int method, type;
+    int method, type, output_type;
 };
 
 static const char *const method_words[] = {
@@ -109,6 +111,32 @@ static bool set_numbers(gpu_mha_desc *desc, const struct raw_options *raw)
     return set_float(&desc->softcap, "--softcap", raw->softcap);
 }
 
+static bool set_dropout(gpu_mha_desc *desc, const struct raw_options *raw)
+{
+    const char *seed = raw->dropout_seed;
+    char *end = NULL;
+
+    if (!(raw->dropout >= 0 && raw->dropout < 1)) {
+        return usage_error("--dropout is %g, but must be at least 0 and below 1", raw->dropout);
+    }
+    if (!set_float(&desc->dropout, "--dropout", raw->dropout)) {
+        return false;
+    }
+    if (!seed) {
+        return true;
+    }
+    if (raw->dropout == 0) {
+        return usage_error("--dropout-seed does nothing without --dropout");
+    }
+    errno = 0;
+    desc->dropout_seed = strtoull(seed, &end, 10);
+    if (errno || *end != '\0' || seed[0] < '0' || seed[0] > '9') {
+        return usage_error("--dropout-seed needs a whole number from 0 to 2^64 - 1, not '%s'",
+                           seed);
+    }
+    return true;
+}
+
 /* "STAGE,FILE". */
 static bool set_scores(struct mha_run_options *options, const char *text)
 {
@@ -192,6 +220,13 @@ static bool set_outputs(struct mha_run_options *options, const struct raw_option
     if (options->weights || options->plot) {
         desc->weights = GPU_MHA_WEIGHTS_PER_HEAD;
     }
+    if (raw->average && (!options->weights || options->plot)) {
+        return usage_error(options->plot ? "--average leaves no heads for --plot"
+                                         : "--average does nothing without --weights");
+    }
+    if (raw->average) {
+        desc->weights = GPU_MHA_WEIGHTS_AVERAGED;
+    }
     if (raw->scores && !set_scores(options, raw->scores)) {
         return false;
     }
@@ -212,6 +247,8 @@ static bool interpret(struct mha_run_options *options, const struct raw_options 
     options->desc.method = (gpu_mha_method)raw->method;
     options->convert = raw->dtype_given;
     options->type = (gpu_mha_type)raw->type;
+    options->convert_output = raw->output_dtype_given;
+    options->output_type = (gpu_mha_type)raw->output_type;
     options->desc.sinks = options->sinks != NULL;
     if (!options->past_key != !options->past_value) {
         return usage_error("--past-k and --past-v are given together or not at all");
@@ -220,7 +257,7 @@ static bool interpret(struct mha_run_options *options, const struct raw_options 
         return usage_error("--kv-heads does not go without --heads");
     }
     return set_positions(options, raw) && set_numbers(&options->desc, raw) &&
-           set_outputs(options, raw);
+           set_dropout(&options->desc, raw) && set_outputs(options, raw);
 }
 
 #define FILE_OPTION(long_name, field, text)                                                        \
@@ -280,8 +317,7 @@ static enum mha_options_result parse(struct mha_run_options *options, struct raw
          .given = &raw->dtype_given,
          .choices = type_words,
          .help = "Convert q, k, v and past to this type first. Without it they keep the type of "
-                 "their file (f8 is rounded to f32). The result has the type of q; bf16 is written "
-                 "as f4, which holds it exactly, as .npy has no bf16."},
+                 "their file (f8 is rounded to f32)."},
 
         HEADING("What is computed"),
         FILE_OPTION(
@@ -289,6 +325,8 @@ static enum mha_options_result parse(struct mha_run_options *options, struct raw
             "Mask of rank 0 to 4 that broadcasts to (B,H,NQ,NP+NK). Booleans: true is "
             "attended to. Floats are added to the scores; -inf hides. A padding mask, a row "
             "of keys per batch entry, is (B,1,1,NK)."),
+        FILE_OPTION("bias", options->bias,
+                    "A mask of floats beside a --mask of booleans: added to the scores."),
         FILE_OPTION("kv-lens", options->key_lengths,
                     "Valid keys of each batch entry, past ones included, (B) of i4 or i8."),
         {.kind = MHA_OPTION_STRING,
@@ -330,6 +368,16 @@ static enum mha_options_result parse(struct mha_run_options *options, struct raw
          .help = "Limit the scores softly: X * tanh(score / X). 0 is no limit."},
         FILE_OPTION("sinks", options->sinks,
                     "One more score per head that takes weight but has no value, (H)."),
+        {.kind = MHA_OPTION_DOUBLE,
+         .name = "dropout",
+         .target = &raw->dropout,
+         .value_name = "P",
+         .help = "Drop a weight with this probability and divide what is left by 1 - P."},
+        {.kind = MHA_OPTION_STRING,
+         .name = "dropout-seed",
+         .target = &raw->dropout_seed,
+         .value_name = "N",
+         .help = "Which weights --dropout drops; 0 if not given."},
 
         HEADING("Output, .npy files"),
         {.kind = MHA_OPTION_STRING,
@@ -339,8 +387,19 @@ static enum mha_options_result parse(struct mha_run_options *options, struct raw
          .value_name = "FILE",
          .required = true,
          .help = "The result, (B,H,NQ,DV), or (B,NQ,H*DV) where q has rank 3."},
+        {.kind = MHA_OPTION_CHOICE,
+         .name = "output-dtype",
+         .target = &raw->output_type,
+         .given = &raw->output_dtype_given,
+         .choices = type_words,
+         .help = "Type of the result; that of q if not given. bf16 is written as f4, which holds "
+                 "it exactly, as .npy has no bf16."},
         FILE_OPTION("lse", options->lse, "Log-sum-exp of each row, (B,H,NQ)."),
         FILE_OPTION("weights", options->weights, "The weights, (B,H,NQ,NP+NK)."),
+        {.kind = MHA_OPTION_FLAG,
+         .name = "average",
+         .target = &raw->average,
+         .help = "--weights are their mean over the heads, (B,NQ,NP+NK)."},
         {.kind = MHA_OPTION_STRING,
          .name = "scores",
          .target = &raw->scores,
@@ -359,6 +418,13 @@ static enum mha_options_result parse(struct mha_run_options *options, struct raw
          .minimum = 0,
          .maximum = INT64_MAX,
          .help = "The batch entry that --plot shows; 0 if not given."},
+        {.kind = MHA_OPTION_STRING,
+         .name = "expect",
+         .target = &options->expect,
+         .value_name = "FOLDER",
+         .help = "Fail if a result is not as in its file there, output.npy, lse.npy, weights.npy "
+                 "or scores.npy: no element may be further off than it says in output_bound.npy "
+                 "and so on, or than 0 without that file."},
         {.kind = MHA_OPTION_FLAG,
          .name = "json",
          .target = &options->as_json,

@@ -44,6 +44,9 @@ static bool read_query_key_value(const struct mha_run_reader *reader)
     gpu_mha_layout layout = problem->rank == 3 ? GPU_MHA_BNHD : GPU_MHA_BHND;
     desc->query.layout = layout;
     desc->output = desc->query;
+    if (options->convert_output) {
+        desc->output.type = options->output_type;
+    }
     return read_tensor(reader, options->key, &problem->key, &desc->key, layout) &&
            read_tensor(reader, options->value, &problem->value, &desc->value, layout);
 }
@@ -210,6 +213,7 @@ void mha_run_problem_free(struct mha_run_problem *problem)
     mha_npy_free(&problem->past_key);
     mha_npy_free(&problem->past_value);
     mha_npy_free(&problem->mask);
+    mha_npy_free(&problem->bias);
     mha_npy_free(&problem->key_lengths);
     mha_npy_free(&problem->alibi_slopes);
     mha_npy_free(&problem->sinks);

@@ -70,7 +70,6 @@ void mha_run_results_free(struct mha_run_results *results)
 
 /* ---- files -------------------------------------------------------------------------------- */
 
-/* The output as it goes into a file. Its shape has the rank of the query's. */
 static struct mha_npy output_array(const struct mha_run_results *results,
                                    const struct mha_run_problem *problem)
 {
@@ -79,7 +78,7 @@ static struct mha_npy output_array(const struct mha_run_results *results,
         .type = desc->output.type == GPU_MHA_F16    ? MHA_NPY_F16
                 : desc->output.type == GPU_MHA_BF16 ? MHA_NPY_BF16
                                                     : MHA_NPY_F32,
-        .rank = problem->rank,
+        .rank = problem->rank, /* the query's */
         .shape = {desc->B, desc->H, desc->NQ, desc->DV},
         .data = results->output,
     };
@@ -88,6 +87,37 @@ static struct mha_npy output_array(const struct mha_run_results *results,
         array.shape[1] = desc->NQ;
         array.shape[2] = desc->H * desc->DV;
     }
+    return array;
+}
+
+/* Of f32, (B, H, NQ) or (B, H, NQ, NT), or without the heads. */
+static struct mha_npy rows_array(const gpu_mha_desc *desc, int rank, bool averaged, void *data)
+{
+    struct mha_npy array = {.type = MHA_NPY_F32,
+                            .rank = rank,
+                            .shape = {desc->B, desc->H, desc->NQ, desc->NP + desc->NK},
+                            .data = data};
+
+    if (averaged) {
+        array.rank = 3;
+        array.shape[1] = desc->NQ;
+        array.shape[2] = desc->NP + desc->NK;
+    }
+    return array;
+}
+
+struct mha_npy mha_run_result_array(const struct mha_run_results *results,
+                                    const struct mha_run_problem *problem,
+                                    enum mha_run_result result)
+{
+    const gpu_mha_desc *desc = &problem->desc;
+    const bool averaged = desc->weights == GPU_MHA_WEIGHTS_AVERAGED;
+    struct mha_npy array = result == MHA_RUN_OUTPUT ? output_array(results, problem)
+                           : result == MHA_RUN_LSE  ? rows_array(desc, 3, false, results->lse)
+                           : result == MHA_RUN_WEIGHTS
+                               ? rows_array(desc, 4, averaged, results->weights)
+                               : rows_array(desc, 4, false, results->scores);
+
     /* The memory has been allocated, so these products fit. */
     array_bytes(array.rank, array.shape, 1, &array.count);
     array.bytes = array.count * mha_npy_item_size(array.type);
@@ -130,19 +160,21 @@ static bool write_plot(const struct mha_run_results *results, const gpu_mha_desc
     return mha_plot_write(options->plot, &plot, error, error_size);
 }
 
-/* Files of f32 with the shape (B, H, NQ) or (B, H, NQ, NT); no path, no file. */
-static bool write_rows(const char *path, int rank, const gpu_mha_desc *desc, const float *data,
-                       char *error, size_t error_size)
+/* No path, no file. */
+static bool write_result(const char *path, const struct mha_run_results *results,
+                         const struct mha_run_problem *problem, enum mha_run_result result,
+                         char *error, size_t error_size)
 {
-    const int64_t shape[] = {desc->B, desc->H, desc->NQ, desc->NP + desc->NK};
-    return !path || mha_npy_write(path, MHA_NPY_F32, rank, shape, data, error, error_size);
+    struct mha_npy array = mha_run_result_array(results, problem, result);
+    return !path ||
+           mha_npy_write(path, array.type, array.rank, array.shape, array.data, error, error_size);
 }
 
 bool mha_run_results_write(struct mha_run_results *results, const struct mha_run_problem *problem,
                            const struct mha_run_options *options, char *error, size_t error_size)
 {
     const gpu_mha_desc *desc = &problem->desc;
-    struct mha_npy output = output_array(results, problem);
+    struct mha_npy output = mha_run_result_array(results, problem, MHA_RUN_OUTPUT);
     float *values = mha_npy_to_f32(&output);
 
     if (!values) {
@@ -153,9 +185,9 @@ bool mha_run_results_write(struct mha_run_results *results, const struct mha_run
     bool as_stored = output.type != MHA_NPY_BF16;
     mha_output_files_hold();
     bool written =
-        write_rows(options->lse, 3, desc, results->lse, error, error_size) &&
-        write_rows(options->weights, 4, desc, results->weights, error, error_size) &&
-        write_rows(options->scores, 4, desc, results->scores, error, error_size) &&
+        write_result(options->lse, results, problem, MHA_RUN_LSE, error, error_size) &&
+        write_result(options->weights, results, problem, MHA_RUN_WEIGHTS, error, error_size) &&
+        write_result(options->scores, results, problem, MHA_RUN_SCORES, error, error_size) &&
         (!options->plot || write_plot(results, desc, options, error, error_size)) &&
         mha_npy_write(options->output, as_stored ? output.type : MHA_NPY_F32, output.rank,
                       output.shape, as_stored ? output.data : values, error, error_size);
@@ -174,32 +206,33 @@ static json_t *shape_json(int rank, const int64_t *shape)
     return array;
 }
 
-static json_t *file_json(const char *path, const char *type, int rank, const int64_t *shape)
+static json_t *file_json(const char *path, const struct mha_run_results *results,
+                         const struct mha_run_problem *problem, enum mha_run_result result)
 {
-    return json_pack("{s:o s:s s:o}", "path", mha_json_text(path), "type", type, "shape",
-                     shape_json(rank, shape));
+    struct mha_npy array = mha_run_result_array(results, problem, result);
+    /* There is no bf16 in .npy. */
+    return json_pack("{s:o s:s s:o}", "path", mha_json_text(path), "type",
+                     array.type == MHA_NPY_F16 ? "f16" : "f32", "shape",
+                     shape_json(array.rank, array.shape));
 }
 
 static json_t *files_json(const struct mha_run_results *results,
                           const struct mha_run_problem *problem,
                           const struct mha_run_options *options)
 {
-    const gpu_mha_desc *desc = &problem->desc;
-    const int64_t shape[] = {desc->B, desc->H, desc->NQ, desc->NP + desc->NK};
-    struct mha_npy output = output_array(results, problem);
-    const char *type = output.type == MHA_NPY_F16 ? "f16" : "f32";
+    const struct {
+        const char *name, *path;
+    } of[MHA_RUN_RESULTS] = {[MHA_RUN_OUTPUT] = {"output", options->output},
+                             [MHA_RUN_LSE] = {"lse", options->lse},
+                             [MHA_RUN_WEIGHTS] = {"weights", options->weights},
+                             [MHA_RUN_SCORES] = {"scores", options->scores}};
     json_t *files = json_object();
 
-    json_object_set_new(files, "output",
-                        file_json(options->output, type, output.rank, output.shape));
-    if (options->lse) {
-        json_object_set_new(files, "lse", file_json(options->lse, "f32", 3, shape));
-    }
-    if (options->weights) {
-        json_object_set_new(files, "weights", file_json(options->weights, "f32", 4, shape));
-    }
-    if (options->scores) {
-        json_object_set_new(files, "scores", file_json(options->scores, "f32", 4, shape));
+    for (int r = 0; r < MHA_RUN_RESULTS; r++) {
+        if (of[r].path) {
+            json_object_set_new(files, of[r].name,
+                                file_json(of[r].path, results, problem, (enum mha_run_result)r));
+        }
     }
     if (options->plot) {
         json_object_set_new(files, "plot",
@@ -237,7 +270,7 @@ static void print_as_text(const struct mha_run_results *results,
                           const struct mha_run_problem *problem,
                           const struct mha_run_options *options)
 {
-    struct mha_npy output = output_array(results, problem);
+    struct mha_npy output = mha_run_result_array(results, problem, MHA_RUN_OUTPUT);
     char shape[MHA_NPY_SHAPE_TEXT];
 
     mha_npy_shape_text(output.rank, output.shape, shape, sizeof shape);

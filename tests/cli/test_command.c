@@ -38,10 +38,12 @@ END_TEST
 START_TEST(run_help_names_every_option)
 {
     static const char *const options[] = {
-        "--q",     "--k",     "--v",       "-o, --output", "--mask",    "--causal", "--window",
-        "--scale", "--alibi", "--softcap", "--sinks",      "--kv-lens", "--past-k", "--past-v",
-        "--heads", "--lse",   "--weights", "--scores",     "--plot",    "--method", "--kv-heads",
-        "--dtype", "--json",  "--device",  "--offset",     "--batch"};
+        "--q",       "--k",      "--v",        "-o, --output", "--mask",         "--causal",
+        "--window",  "--scale",  "--alibi",    "--softcap",    "--sinks",        "--kv-lens",
+        "--past-k",  "--past-v", "--heads",    "--lse",        "--weights",      "--scores",
+        "--plot",    "--method", "--kv-heads", "--dtype",      "--json",         "--device",
+        "--offset",  "--batch",  "--bias",     "--dropout",    "--dropout-seed", "--output-dtype",
+        "--average", "--expect"};
     struct outcome outcome = run_command("run --help");
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
         ASSERT_CONTAINS(outcome.out, options[i]);

@@ -5,6 +5,10 @@
  * so the output is the mean of j + 1 over the visible keys and the LSE is ln(their number).
  */
 #include "command_fixture.h"
+#include "reference/reference.h"
+
+#include <errno.h>
+#include <sys/stat.h>
 
 #define NEAR 1e-5
 
@@ -231,6 +235,86 @@ START_TEST(types_are_those_of_the_files)
 }
 END_TEST
 
+START_TEST(the_result_may_have_another_type)
+{
+    write_probe();
+    ASSERT_RUNS("run " FILES " --output-dtype f16 --causal 0");
+    expect_array("y.npy", "<f2", 1e-3, SHAPE(1, 2, 3, 2),
+                 VALUES(1, 1, 1.5, 1.5, 2, 2, 1, 1, 1.5, 1.5, 2, 2));
+    write_array("v.npy", "<f4", SHAPE(1, 2, 5, 2), VALUES(259));
+    ASSERT_RUNS("run " FILES " --dtype f16 --output-dtype=bf16");
+    expect_array("y.npy", "<f4", 0, SHAPE(1, 2, 3, 2), VALUES(260));
+}
+END_TEST
+
+/* The mask leaves keys 1 to 3, of which the bias hides key 2 and makes key 3 three times key 1. */
+START_TEST(mask_and_bias_go_together)
+{
+    write_probe();
+    write_array("mask.npy", "|b1", SHAPE(5), VALUES(0, 1, 1, 1, 0));
+    write_array("bias.npy", "<f8", SHAPE(1, 5), VALUES(9, 0, -INFINITY, log(3), 9));
+    ASSERT_RUNS("run " FILES " --mask mask.npy --bias=bias.npy");
+    expect_rows(3.5, 3.5, 3.5);
+    ASSERT_RUNS("run " FILES " --bias bias.npy --causal 1");
+    expect_rows((exp(9) + 2) / (exp(9) + 1), (exp(9) + 2) / (exp(9) + 1),
+                (exp(9) + 14) / (exp(9) + 4));
+}
+END_TEST
+
+/* The largest seed there is. */
+START_TEST(dropout_drops_what_its_seed_says)
+{
+    const struct ref_dropout dropout = {0.25, UINT64_MAX};
+    double weights[2 * 3 * 5];
+
+    for (int n = 0; n < 2 * 3 * 5; n++) {
+        weights[n] = ref_dropout_keep(dropout, n / 15, n / 5 % 3, n % 5) ? 0.2 / 0.75 : 0;
+    }
+    write_probe();
+    ASSERT_RUNS("run " FILES " --dropout 0.25 --dropout-seed 18446744073709551615 --weights w.npy");
+    expect_array("w.npy", "<f4", NEAR, SHAPE(1, 2, 3, 5), 2 * 3 * 5, weights);
+}
+END_TEST
+
+START_TEST(weights_may_be_averaged)
+{
+    write_array("q.npy", "<f4", SHAPE(1, 2, 1, 1), VALUES(0, 1));
+    write_array("k.npy", "<f4", SHAPE(1, 2, 2, 1), VALUES(0, log(3)));
+    write_array("v.npy", "<f4", SHAPE(1, 2, 2, 3), VALUES(1));
+    ASSERT_RUNS("run " FILES " --weights w.npy --average");
+    expect_array("w.npy", "<f4", NEAR, SHAPE(1, 1, 2), VALUES(0.375, 0.625));
+}
+END_TEST
+
+START_TEST(results_can_be_expected)
+{
+    write_probe();
+    ck_assert(mkdir("want", 0777) == 0 || errno == EEXIST);
+    remove("want/output_bound.npy");
+    write_array("want/output.npy", "<f8", SHAPE(1, 2, 3, 2),
+                VALUES(1, 1, 1.5, 1.5, 2, 2, 1, 1, 1.5, 1.5, 2, 2));
+    ASSERT_RUNS("run " FILES " --causal 0 --expect want");
+    /* LSE is not wanted by the command, so it is not compared. */
+    write_array("want/lse.npy", "<f8", SHAPE(1, 2, 3), VALUES(7));
+    ASSERT_RUNS("run " FILES " --causal 0 --expect want");
+    ASSERT_REFUSES(1,
+                   "lse: 6 of 6 elements are not as expected; the worst, (0, 0, 0), is 0 where 7",
+                   "run " FILES " --causal 0 --lse l.npy --expect want");
+    write_array("want/lse_bound.npy", "<f4", SHAPE(1, 2, 3), VALUES(7, 6, 5));
+    ASSERT_REFUSES(1, "lse: 4 of 6 elements are not as expected; the worst, (0, 0, 2), is 1.09861",
+                   "run " FILES " --causal 0 --lse l.npy --expect want");
+    write_array("want/lse_bound.npy", "<f4", SHAPE(1, 2, 3), VALUES(7.5));
+    ASSERT_RUNS("run " FILES " --causal 0 --lse l.npy --expect want");
+    /* NaN wants NaN, and no bound excuses one. */
+    write_array("want/lse.npy", "<f8", SHAPE(1, 2, 3), VALUES(NAN));
+    ASSERT_REFUSES(1, "lse: 6 of 6", "run " FILES " --causal 0 --lse l.npy --expect want");
+    write_array("want/lse.npy", "<f8", SHAPE(2, 3), VALUES(NAN));
+    ASSERT_REFUSES(1, "want/lse.npy has shape (2, 3), but the result has (1, 2, 3)",
+                   "run " FILES " --causal 0 --lse l.npy --expect want");
+    ASSERT_REFUSES(1, "nowhere has no output.npy", "run " FILES " --expect nowhere");
+}
+END_TEST
+
 START_TEST(both_methods_give_the_same)
 {
     write_probe();
@@ -370,6 +454,11 @@ static Suite *run_suite(void)
     tcase_add_test(options, alibi_from_the_rule_or_a_file);
     tcase_add_test(options, sinks_take_weight);
     tcase_add_test(options, types_are_those_of_the_files);
+    tcase_add_test(options, the_result_may_have_another_type);
+    tcase_add_test(options, mask_and_bias_go_together);
+    tcase_add_test(options, dropout_drops_what_its_seed_says);
+    tcase_add_test(options, weights_may_be_averaged);
+    tcase_add_test(options, results_can_be_expected);
     tcase_add_test(options, both_methods_give_the_same);
     tcase_add_test(options, plot_is_a_png_of_one_batch_entry);
     tcase_add_test(options, plot_shows_the_entry_that_was_asked_for);

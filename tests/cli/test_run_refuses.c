@@ -73,6 +73,15 @@ START_TEST(command_lines)
     REFUSED(2, "--past-k and --past-v", "run " FILES " --past-k k.npy");
     REFUSED(2, "--past-k and --past-v", "run " FILES " --past-v v.npy");
     REFUSED(2, "--dtype needs f32, f16 or bf16", "run " FILES " --dtype f64");
+    REFUSED(2, "--output-dtype needs f32, f16 or bf16", "run " FILES " --output-dtype f64");
+    REFUSED(2, "--dropout is 1, but must be at least 0 and below 1", "run " FILES " --dropout 1");
+    REFUSED(2, "--dropout is -0.5", "run " FILES " --dropout -0.5");
+    REFUSED(2, "--dropout-seed does nothing without", "run " FILES " --dropout-seed 5");
+    REFUSED(2, "--dropout-seed needs a whole number from 0 to 2^64 - 1, not '-1'",
+            "run " FILES " --dropout 0.1 --dropout-seed=-1");
+    REFUSED(2, "not '18446744073709551616'",
+            "run " FILES " --dropout 0.1 --dropout-seed 18446744073709551616");
+    REFUSED(2, "not '1x'", "run " FILES " --dropout 0.1 --dropout-seed 1x");
     REFUSED(2, "--method needs auto, fused or staged", "run " FILES " --method fast");
 }
 END_TEST
@@ -87,6 +96,9 @@ START_TEST(output_options)
     REFUSED(2, "--method fused", "run " FILES " --method fused --weights w.npy");
     REFUSED(2, "--method fused", "run " FILES " --method fused --plot w.png");
     REFUSED(2, "--method fused", "run " FILES " --method fused --scores raw,s.npy");
+    REFUSED(2, "--average does nothing without --weights", "run " FILES " --average");
+    REFUSED(2, "--average leaves no heads for --plot",
+            "run " FILES " --average --weights w.npy --plot w.png");
     REFUSED(2, "-o and --lse name the same file", "run " FILES " --lse y.npy");
     REFUSED(2, "name the same file", "run " FILES " --lse ./y.npy");
     REFUSED(2, "--weights and --scores name the same file",
@@ -187,6 +199,12 @@ START_TEST(types_that_are_not_wanted)
     REFUSED(1, "m.npy holds i64; a mask must hold b1", "run " FILES " --mask m.npy");
     write_array("m.npy", "|u1", SHAPE(7), VALUES(1));
     REFUSED(1, "m.npy holds u8; a mask must hold b1", "run " FILES " --mask m.npy");
+    write_array("b.npy", "|b1", SHAPE(7), VALUES(1));
+    REFUSED(1, "b.npy holds bool, but must hold floats", "run " FILES " --bias b.npy");
+    write_array("m.npy", "<f4", SHAPE(7), VALUES(1));
+    write_array("b.npy", "<f4", SHAPE(7), VALUES(1));
+    REFUSED(1, "m.npy holds f32; beside --bias a mask must hold b1",
+            "run " FILES " --mask m.npy --bias b.npy");
     write_array("l.npy", "<f4", SHAPE(2), VALUES(1));
     REFUSED(1, "l.npy holds f32; key lengths must be i4 or i8", "run " FILES " --kv-lens l.npy");
     write_array("s.npy", "<i4", SHAPE(4), VALUES(1));

@@ -15,9 +15,6 @@
 #include <string.h>
 #include <unistd.h>
 
-/* So that a bad day does not take all night: shrinking builds kernels. */
-#define FAILURES_MAX 5
-
 /* ---- a driver that crashes ---- */
 
 static char running[64] = "";
@@ -73,18 +70,18 @@ static int try_seed(gpu_mha_context *context, const struct seeds *options, uint6
     return 1;
 }
 
-static int try_all(gpu_mha_context *context, const struct seeds *options)
+static uint64_t try_all(gpu_mha_context *context, const struct seeds *options)
 {
     uint64_t step = options->count / 20 > 100 ? options->count / 20 : 100;
     uint64_t tried = 0;
-    int failures = 0;
+    uint64_t failures = 0;
 
-    while (tried < options->count && failures < FAILURES_MAX) {
-        failures += try_seed(context, options, options->first + tried);
+    while (tried < options->count && failures < options->failures) {
+        failures += (uint64_t)try_seed(context, options, options->first + tried);
         tried++;
         if (tried % step == 0 && tried < options->count) {
-            printf("%" PRIu64 " of %" PRIu64 " problems, %d failed\n", tried, options->count,
-                   failures);
+            printf("%" PRIu64 " of %" PRIu64 " problems, %" PRIu64 " failed\n", tried,
+                   options->count, failures);
             fflush(stdout);
         }
     }
@@ -92,8 +89,8 @@ static int try_all(gpu_mha_context *context, const struct seeds *options)
     if (options->count >= 300 && !failures && features_missing()) {
         failures++;
     }
-    printf("%" PRIu64 " problems from seed %" PRIu64 " on, %d failed\n", tried, options->first,
-           failures);
+    printf("%" PRIu64 " problems from seed %" PRIu64 " on, %" PRIu64 " failed\n", tried,
+           options->first, failures);
     return failures;
 }
 
@@ -111,7 +108,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s\n", gpu_mha_last_error());
         return 1;
     }
-    int failures = try_all(context, &options);
+    uint64_t failures = try_all(context, &options);
     gpu_mha_context_release(context);
     return failures ? 1 : 0;
 }

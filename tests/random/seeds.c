@@ -23,17 +23,18 @@ static int read_number(const char *name, const char *text, uint64_t *number)
 
 int seeds_read(struct seeds *options, int argc, char **argv)
 {
-    *options = (struct seeds){MHA_RANDOM_FIRST, MHA_RANDOM_COUNT, 0, "."};
+    *options = (struct seeds){MHA_RANDOM_FIRST, MHA_RANDOM_COUNT, 5, 0, "."};
     for (int a = 1; a < argc; a += 2) {
-        uint64_t *number = !strcmp(argv[a], "--first")   ? &options->first
-                           : !strcmp(argv[a], "--count") ? &options->count
-                           : !strcmp(argv[a], "--seed")  ? &options->first
-                                                         : NULL;
+        uint64_t *number = !strcmp(argv[a], "--first")      ? &options->first
+                           : !strcmp(argv[a], "--count")    ? &options->count
+                           : !strcmp(argv[a], "--seed")     ? &options->first
+                           : !strcmp(argv[a], "--failures") ? &options->failures
+                                                            : NULL;
         if (a + 1 == argc || (!number && strcmp(argv[a], "--folder") != 0)) {
             fprintf(stderr,
-                    "usage: %s [--first N] [--count N] [--seed N] [--folder DIR]\n"
+                    "usage: %s [--first N] [--count N] [--seed N] [--failures N] [--folder DIR]\n"
                     "Tries the problems of seeds FIRST (%llu) to FIRST + COUNT (%llu) - 1, or of\n"
-                    "one seed. Failures leave their files in DIR (.).\n",
+                    "one seed. Ends after so many failures (5); they leave files in DIR (.).\n",
                     argv[0], (unsigned long long)MHA_RANDOM_FIRST,
                     (unsigned long long)MHA_RANDOM_COUNT);
             return 2;
