@@ -1,6 +1,7 @@
 /* The list of devices and its public face. */
 #include "cl/device_list.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,8 +97,10 @@ gpu_mha_status mha_device_list_read(struct mha_device_list *list)
     free(platforms);
     if (status != GPU_MHA_OK) {
         mha_device_list_free(list);
+        return status;
     }
-    return status;
+    mha_log(MHA_LOG_DEBUG, "found %zu devices on %u platforms", list->count, list->platform_count);
+    return GPU_MHA_OK;
 }
 
 void mha_device_list_free(struct mha_device_list *list)
@@ -149,6 +152,24 @@ gpu_mha_status gpu_mha_device_count(size_t *count)
     return GPU_MHA_OK;
 }
 
+/* 1 if the device is the one that a selector NULL stands for. */
+static int is_default(const struct mha_device_list *list, size_t index)
+{
+    static atomic_flag told = ATOMIC_FLAG_INIT;
+    const char *selector = mha_device_default_selector();
+    size_t chosen;
+    if (mha_device_pick(list, selector, &chosen)) {
+        return chosen == index;
+    }
+    /* A context would be refused with this; a list must not look as if nothing were wrong. */
+    if (selector[0] != '\0' && !atomic_flag_test_and_set(&told)) {
+        mha_log(MHA_LOG_WARN,
+                "read GPU_MHA_DEVICE: \"%.200s\", must fit a usable device; there is no default",
+                selector);
+    }
+    return 0;
+}
+
 gpu_mha_status gpu_mha_device_get(size_t index, gpu_mha_device_info *info)
 {
     MHA_INVALID_IF(!info, "info is NULL, must point to a gpu_mha_device_info");
@@ -170,9 +191,7 @@ gpu_mha_status gpu_mha_device_get(size_t index, gpu_mha_device_info *info)
     } else {
         gpu_mha_device_info found;
         mha_device_describe(&list.devices[index], &found);
-        size_t chosen;
-        found.is_default =
-            mha_device_pick(&list, mha_device_default_selector(), &chosen) && chosen == index;
+        found.is_default = is_default(&list, index);
         found.struct_size = info->struct_size;
         *info = found;
     }

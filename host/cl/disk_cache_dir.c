@@ -78,11 +78,25 @@ static int make_directories(const char *path)
     return code;
 }
 
+/* A place that somebody named is told of once; one that is only missing is made when needed. */
+static void tell_unusable(const char *path, int code)
+{
+    static atomic_flag told = ATOMIC_FLAG_INIT;
+    if (code == ENOENT || !getenv("GPU_MHA_CACHE_DIR") || atomic_flag_test_and_set(&told)) {
+        mha_log(MHA_LOG_DEBUG, "open the cache %s: %s", path, strerror(code));
+        return;
+    }
+    mha_log(MHA_LOG_WARN,
+            "read GPU_MHA_CACHE_DIR: \"%s\", must be a directory or one that can be made: %s; "
+            "nothing is kept",
+            path, strerror(code));
+}
+
 /* `dir`, opened for `path`, if it can be trusted; else it is closed, and -1. */
 static int trust(int dir, const char *path)
 {
     if (dir < 0) {
-        mha_log(MHA_LOG_DEBUG, "open the cache %s: %s", path, strerror(errno));
+        tell_unusable(path, errno);
         return -1;
     }
     struct stat facts;

@@ -47,9 +47,13 @@ static const char *source_name(gpu_mha_choice_source source)
 static bool read_choice(gpu_mha_context *context, const struct mha_tune_job *job,
                         gpu_mha_choice *choice)
 {
+    static char told[MHA_ERROR_SIZE]; /* what is wrong with the environment is so for every kind */
     *choice = (gpu_mha_choice){.struct_size = sizeof *choice};
     if (gpu_mha_choice_get(context, job->is_product ? NULL : &job->desc, choice)) {
-        mha_report_library_error(job->name);
+        if (strcmp(told, gpu_mha_last_error()) != 0) {
+            mha_report_library_error(job->name);
+            snprintf(told, sizeof told, "%s", gpu_mha_last_error());
+        }
         return false;
     }
     return true;

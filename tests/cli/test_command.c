@@ -21,7 +21,8 @@ END_TEST
 
 START_TEST(each_command_has_help)
 {
-    static const char *const commands[] = {"info", "run", "verify", "bench", "tune", "demo"};
+    static const char *const commands[] = {"info", "run",    "verify", "bench",
+                                           "tune", "demo"};
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         char usage[64];
         snprintf(usage, sizeof usage, "Usage: gpu-mha %s", commands[i]);
@@ -96,6 +97,31 @@ START_TEST(info_lists_the_devices)
 }
 END_TEST
 
+/* A wrong value in the environment does not pass in silence, and is told once. */
+START_TEST(info_tells_of_a_wrong_environment)
+{
+    static const struct {
+        const char *name, *value, *said;
+    } wrong[] = {
+        {"GPU_MHA_LOG", "loud",
+         "read GPU_MHA_LOG: \"loud\", must be off, error, warn, info or debug"},
+        {"GPU_MHA_DEVICE", "nowhere", "read GPU_MHA_DEVICE: \"nowhere\", must fit a usable device"},
+        {"GPU_MHA_TILE", "1,2,3", "GPU_MHA_TILE is \"1,2,3\": it must be MQ,VEC,NV,TB"},
+        {"GPU_MHA_CACHE_DIR", "/dev/null/x", "read GPU_MHA_CACHE_DIR: \"/dev/null/x\", must be a"},
+    };
+    unsetenv("GPU_MHA_CACHE_DIR");
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        ck_assert(setenv(wrong[i].name, wrong[i].value, 1) == 0);
+        struct outcome outcome = run_command("%s", i % 2 == 0 ? "info" : "info --json");
+        ck_assert(unsetenv(wrong[i].name) == 0);
+        ck_assert_int_eq(outcome.code, 0);
+        ASSERT_CONTAINS(outcome.err, wrong[i].said);
+        const char *first = strstr(outcome.err, wrong[i].said);
+        ck_assert_msg(strstr(first + 1, wrong[i].said) == NULL, "told twice: %s", outcome.err);
+    }
+}
+END_TEST
+
 START_TEST(info_prints_json)
 {
     struct outcome outcome = run_command("info --json");
@@ -135,6 +161,7 @@ static Suite *command_suite(void)
     tcase_add_test(plain, wrong_commands_are_usage_errors);
     tcase_add_test(plain, control_characters_are_shown);
     tcase_add_test(plain, info_lists_the_devices);
+    tcase_add_test(plain, info_tells_of_a_wrong_environment);
     tcase_add_test(plain, info_prints_json);
     tcase_add_test(plain, full_disk_is_noticed);
     suite_add_tcase(suite, plain);
