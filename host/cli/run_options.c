@@ -189,18 +189,48 @@ static bool same_file(const char *a, const char *b)
     return status_a.st_dev == status_b.st_dev && status_a.st_ino == status_b.st_ino;
 }
 
+struct file_option {
+    const char *option, *path;
+};
+
+/* A result in the place of an input would be there once, and the input never again. */
+static bool check_inputs_stay(const struct mha_run_options *options,
+                              const struct file_option *output)
+{
+    const struct file_option inputs[] = {
+        {"--q", options->query},
+        {"--k", options->key},
+        {"--v", options->value},
+        {"--past-k", options->past_key},
+        {"--past-v", options->past_value},
+        {"--mask", options->mask},
+        {"--kv-lens", options->key_lengths},
+        {"--alibi", options->alibi_slopes},
+        {"--sinks", options->sinks},
+    };
+
+    for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++) {
+        if (inputs[i].path && output->path && same_file(inputs[i].path, output->path)) {
+            return usage_error("%s is '%s', the file of %s: a result must not replace an input",
+                               output->option, output->path, inputs[i].option);
+        }
+    }
+    return true;
+}
+
 /* Two results in one file would leave only the second. */
 static bool check_outputs_differ(const struct mha_run_options *options)
 {
-    const struct {
-        const char *option, *path;
-    } outputs[] = {
+    const struct file_option outputs[] = {
         {"-o", options->output},       {"--lse", options->lse},   {"--weights", options->weights},
         {"--scores", options->scores}, {"--plot", options->plot},
     };
     const size_t count = sizeof outputs / sizeof outputs[0];
 
     for (size_t i = 0; i < count; i++) {
+        if (!check_inputs_stay(options, &outputs[i])) {
+            return false;
+        }
         for (size_t j = i + 1; j < count; j++) {
             if (outputs[i].path && outputs[j].path && same_file(outputs[i].path, outputs[j].path)) {
                 return usage_error("%s and %s name the same file '%s'", outputs[i].option,

@@ -112,6 +112,27 @@ START_TEST(output_options)
 }
 END_TEST
 
+START_TEST(results_do_not_replace_inputs)
+{
+    write_good();
+    REFUSED(2, "-o is 'q.npy', the file of --q: a result must not replace an input",
+            "run --q q.npy --k k.npy --v v.npy -o q.npy");
+    REFUSED(2, "--lse is './v.npy', the file of --v", "run " FILES " --lse ./v.npy");
+    REFUSED(2, "--weights is 'k.npy', the file of --k", "run " FILES " --weights k.npy");
+    REFUSED(2, "--scores is 'm.npy', the file of --mask",
+            "run " FILES " --mask m.npy --scores raw,m.npy");
+    REFUSED(2, "--plot is 'l.npy', the file of --kv-lens",
+            "run " FILES " --kv-lens l.npy --plot l.npy");
+    REFUSED(2, "the file of --past-v", "run " FILES " --past-k a.npy --past-v b.npy --lse b.npy");
+    REFUSED(2, "the file of --alibi", "run " FILES " --alibi a.npy --lse a.npy");
+    REFUSED(2, "the file of --sinks", "run " FILES " --sinks a.npy --lse a.npy");
+    remove("to_q.npy");
+    ck_assert(symlink("q.npy", "to_q.npy") == 0);
+    REFUSED(2, "-o is 'to_q.npy', the file of --q",
+            "run --q q.npy --k k.npy --v v.npy -o to_q.npy");
+}
+END_TEST
+
 START_TEST(files_that_are_no_arrays)
 {
     write_good();
@@ -269,6 +290,7 @@ static Suite *refuses_suite(void)
     tcase_add_test(refusals, good_files_are_good);
     tcase_add_test(refusals, command_lines);
     tcase_add_test(refusals, output_options);
+    tcase_add_test(refusals, results_do_not_replace_inputs);
     tcase_add_test(refusals, files_that_are_no_arrays);
     tcase_add_test(refusals, shapes_of_rank_4);
     tcase_add_test(refusals, shapes_of_rank_3);
