@@ -56,7 +56,10 @@ struct mha_tune_row {
     json_t *candidates;
 };
 
-/* The table, or the JSON object; takes the rows' JSON. Returns the exit code. */
+/*
+ * The table, or the JSON object; takes the rows' JSON. Returns the exit code: winners that could not
+ * be kept are a failure, unless the run was dry.
+ */
 enum mha_exit mha_tune_report(const struct mha_tune_settings *settings, gpu_mha_context *context,
                               struct mha_tune_row *rows);
 

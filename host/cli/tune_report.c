@@ -109,17 +109,11 @@ static void print_table(const struct mha_tune_settings *settings, const struct m
     }
 }
 
-static enum mha_exit report_text(const struct mha_tune_settings *settings, gpu_mha_context *context,
-                                 const struct mha_tune_row *rows)
+static void print_text(const struct mha_tune_settings *settings, gpu_mha_context *context,
+                       const struct mha_tune_row *rows, size_t done, size_t kept)
 {
-    size_t done = 0, kept = 0;
-
-    for (size_t i = 0; i < settings->job_count; i++) {
-        done += rows[i].done;
-        kept += rows[i].done && rows[i].result.kept;
-    }
     if (done == 0) {
-        return MHA_EXIT_OK;
+        return;
     }
     print_table(settings, rows);
     if (settings->dry_run) {
@@ -131,12 +125,29 @@ static enum mha_exit report_text(const struct mha_tune_settings *settings, gpu_m
     } else {
         printf("\n%zu of %zu were kept in %s\n", kept, done, gpu_mha_tuning_file(context));
     }
-    return MHA_EXIT_OK;
 }
 
 enum mha_exit mha_tune_report(const struct mha_tune_settings *settings, gpu_mha_context *context,
                               struct mha_tune_row *rows)
 {
-    return settings->as_json ? report_json(settings, context, rows)
-                             : report_text(settings, context, rows);
+    size_t done = 0, kept = 0;
+    enum mha_exit code = MHA_EXIT_OK;
+
+    for (size_t i = 0; i < settings->job_count; i++) {
+        done += rows[i].done;
+        kept += rows[i].done && rows[i].result.kept;
+    }
+    if (settings->as_json) {
+        code = report_json(settings, context, rows);
+    } else {
+        print_text(settings, context, rows, done, kept);
+    }
+    if (kept == done || settings->dry_run) {
+        return code;
+    }
+    /* The work was to keep them. */
+    mha_report("%zu of %zu winners were not kept and end with this command; --dry-run is for "
+               "measuring alone",
+               done - kept, done);
+    return MHA_EXIT_FAILED;
 }

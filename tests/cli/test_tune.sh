@@ -126,9 +126,20 @@ has out ", tuned"
 # ---- off ----------------------------------------------------------------------------------------
 
 # shellcheck disable=SC2086
-GPU_MHA_CACHE_DIR=off run 0 tune $quick --shape 1,2,2,66,70,64
+GPU_MHA_CACHE_DIR=off run 1 tune $quick --shape 1,2,2,66,70,64
 has err "caching is off"
+has err "1 of 1 winners were not kept"
 has out "Nothing was kept: caching is off"
+# shellcheck disable=SC2086
+GPU_MHA_CACHE_DIR=off run 1 tune $quick --json --shape 1,2,2,66,70,64
+has out '"kept": false'
+# A folder that cannot be made: a file stands there.
+: >"$work/file"
+# shellcheck disable=SC2086
+GPU_MHA_CACHE_DIR=$work/file run 1 tune $quick --shape 1,2,2,66,70,64
+has out "0 of 1 were kept in $work/file/"
+# shellcheck disable=SC2086
+GPU_MHA_CACHE_DIR=off run 0 tune $quick --dry-run --shape 1,2,2,66,70,64
 
 # ---- what it refuses ----------------------------------------------------------------------------
 
