@@ -199,6 +199,7 @@ static gpu_mha_status try_gpu_shapes(struct mha_attention *a, gpu_mha_context *c
         mha_log(MHA_LOG_WARN, "replace \"%s\" by a smaller shape: %s", text, why);
         drop_stages(a);
         mha_shape_smaller(&a->problem, &context->device, &shape);
+        MHA_TRY(mha_variant_check(&a->problem, &context->device, &shape));
         mha_variant_of(&a->problem, &context->device, &shape, &a->variant);
     }
     return GPU_MHA_OK;
@@ -252,6 +253,15 @@ gpu_mha_status mha_attention_create(gpu_mha_context *context, const gpu_mha_desc
         mha_tuned_reject(context->tuned, &entry, status, why);
     }
     return GPU_MHA_OK;
+}
+
+void mha_attention_name(const struct mha_attention *a, char *name, size_t size)
+{
+    if (a->problem.empty_output) {
+        snprintf(name, size, "%s", "");
+    } else {
+        mha_shape_name(&a->variant.shape, name, size);
+    }
 }
 
 void mha_attention_destroy(struct mha_attention *a)

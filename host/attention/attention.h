@@ -41,6 +41,9 @@ void mha_attention_destroy(struct mha_attention *attention); /* NULL-safe */
 /* "fused 12x16 split 4" */
 void mha_attention_text(const struct mha_attention *attention, char *text, size_t size);
 
+/* The variant that runs, as mha_shape_name has it; "" where nothing does. */
+void mha_attention_name(const struct mha_attention *attention, char *name, size_t size);
+
 /* Checks the caller's buffers; changes nothing. */
 gpu_mha_status mha_attention_check(const struct mha_attention *attention,
                                    const gpu_mha_buffers *buffers, cl_context cl);

@@ -14,9 +14,11 @@ void mha_choice_key(const struct mha_problem *problem, const struct mha_device *
                     char key[MHA_TUNED_WORD])
 {
     struct mha_shape shape;
+    struct mha_device plain = *device;
     char kind[MHA_SHAPE_TEXT], text[MHA_SHAPE_TEXT];
+    plain.verdicts = NULL; /* what was measured stays what it was when they change */
     mha_shape_key(problem, kind, sizeof kind);
-    mha_shape_default(problem, device, &shape);
+    mha_shape_default(problem, &plain, &shape);
     mha_shape_text(&shape, text, sizeof text);
     snprintf(key, MHA_TUNED_WORD, "%.32s, %.29s", kind, text);
 }
@@ -51,7 +53,20 @@ static void choose_product(gpu_mha_context *context, gpu_mha_choice *choice)
     if (entry.key[0] != '\0') {
         choice->source = GPU_MHA_CHOICE_TUNED;
         choice->median_ms = (double)entry.nanoseconds * 1e-6;
+    } else if (kind != mha_gemm_candidate_of(&context->device, 0)) {
+        choice->source = GPU_MHA_CHOICE_AVOIDING;
     }
+}
+
+/* 1 if the library would take something else than it does but for the verdicts of gpu-mha doctor.
+ */
+static int is_avoiding(const struct mha_problem *problem, const struct mha_device *device)
+{
+    struct mha_shape usual;
+    struct mha_device plain = *device;
+    plain.verdicts = NULL;
+    mha_shape_default(problem, &plain, &usual);
+    return mha_shape_to_avoid(problem, device, &usual) != GPU_MHA_VERDICT_NONE;
 }
 
 static gpu_mha_status choose_shape(gpu_mha_context *context, const struct mha_problem *problem,
@@ -73,13 +88,21 @@ static gpu_mha_status choose_shape(gpu_mha_context *context, const struct mha_pr
     }
     mha_shape_key(problem, choice->kind, sizeof choice->kind);
     mha_shape_text(&variant.shape, choice->text, sizeof choice->text);
+    if (variant.shape.path == MHA_PATH_STAGED) { /* none of the fused kernels is left */
+        snprintf(choice->text, sizeof choice->text, "staged");
+        choice->source = GPU_MHA_CHOICE_AVOIDING;
+        return GPU_MHA_OK;
+    }
     /* A decode kernel's shape that does not fit still gives its vectors to the fused one. */
     if (is_given && (mha_shape_fits(problem, device, &given, reason, sizeof reason) ||
                      given.path == MHA_PATH_DECODE)) {
         choice->source = GPU_MHA_CHOICE_ENVIRONMENT;
-    } else if (is_tuned && mha_shape_fits(problem, device, &tuned, reason, sizeof reason)) {
+    } else if (is_tuned && mha_shape_fits(problem, device, &tuned, reason, sizeof reason) &&
+               mha_shape_to_avoid(problem, device, &tuned) == GPU_MHA_VERDICT_NONE) {
         choice->source = GPU_MHA_CHOICE_TUNED;
         choice->median_ms = (double)entry.nanoseconds * 1e-6;
+    } else if (is_avoiding(problem, device)) {
+        choice->source = GPU_MHA_CHOICE_AVOIDING;
     }
     return GPU_MHA_OK;
 }

@@ -1,4 +1,6 @@
 /* The expert calls: plan and enqueue. */
+#include <string.h>
+
 #include "attention/attention.h"
 #include "cl/plan.h"
 
@@ -17,10 +19,13 @@ gpu_mha_status gpu_mha_plan_create(gpu_mha_context *context, const gpu_mha_desc 
     MHA_TRY(mha_context_resolve(context, &context));
     struct mha_attention *attention = NULL;
     MHA_TRY(mha_attention_create(context, desc, NULL, &attention));
-    char text[128];
+    char text[128], variant[sizeof(*plan)->variant];
     mha_attention_text(attention, text, sizeof text);
-    return mha_plan_create(context, &mha_attention_operation, attention, attention->workspace_bytes,
-                           text, plan);
+    mha_attention_name(attention, variant, sizeof variant);
+    MHA_TRY(mha_plan_create(context, &mha_attention_operation, attention,
+                            attention->workspace_bytes, text, plan));
+    memcpy((*plan)->variant, variant, sizeof variant);
+    return GPU_MHA_OK;
 }
 
 gpu_mha_status gpu_mha_enqueue(gpu_mha_plan *plan, cl_command_queue queue,

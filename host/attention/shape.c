@@ -6,6 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cl/tuning_table.h"
+#include "cl/verdicts.h"
+
 /* With more queries packing pays. */
 #define DECODE_QUERIES_MAX 4
 #define DECODE_VECTORS_MAX 16
@@ -108,6 +111,40 @@ void mha_shape_text(const struct mha_shape *shape, char *text, size_t size)
                  t->MQ, t->VEC, t->NV, t->TB);
         break;
     }
+}
+
+void mha_shape_name(const struct mha_shape *shape, char *name, size_t size)
+{
+    struct mha_shape named = *shape;
+    struct mha_tile *t = &named.tile;
+    for (int row = 0; row < MHA_TUNING_ROWS; ++row) {
+        const struct mha_tile *known = &mha_tuning_table[row].tile;
+        if (t->VEC == known->VEC && t->NV == known->NV && t->TB == known->TB) {
+            t->MQ = known->MQ;
+            break;
+        }
+    }
+    if (shape->path == MHA_PATH_STAGED) {
+        snprintf(name, size, "staged %d,%d,%d,%d", t->MQ, t->VEC, t->NV, t->TB);
+    } else {
+        mha_shape_text(&named, name, size);
+    }
+}
+
+gpu_mha_verdict mha_shape_to_avoid(const struct mha_problem *p, const struct mha_device *device,
+                                   const struct mha_shape *shape)
+{
+    char name[MHA_SHAPE_TEXT];
+    unsigned types = MHA_TYPE_BIT(p->query.type) | MHA_TYPE_BIT(p->key.type) |
+                     MHA_TYPE_BIT(p->value.type) | MHA_TYPE_BIT(p->output.type);
+    if (device->verdicts == NULL) {
+        return GPU_MHA_VERDICT_NONE;
+    }
+    if (p->desc.NP > 0) {
+        types |= MHA_TYPE_BIT(p->past_key.type) | MHA_TYPE_BIT(p->past_value.type);
+    }
+    mha_shape_name(shape, name, sizeof name);
+    return mha_verdict_to_avoid(device, name, types);
 }
 
 gpu_mha_status mha_shape_from_environment(struct mha_shape *shape, int *given)

@@ -53,6 +53,20 @@ struct mha_shape {
 gpu_mha_status mha_shape_parse(const char *name, const char *text, struct mha_shape *shape);
 void mha_shape_text(const struct mha_shape *shape, char *text, size_t size);
 
+/*
+ * The variant that a shape is one of, as gpu-mha doctor knows it: its text, but that the tile
+ * kernels, which run with fewer rows where a problem has fewer, are known by those of the table;
+ * and "staged MQ,VEC,NV,TB".
+ */
+void mha_shape_name(const struct mha_shape *shape, char *name, size_t size);
+
+/*
+ * What gpu-mha doctor found wrong with the shape on the device, for the storage types of the
+ * problem; GPU_MHA_VERDICT_NONE if it may be taken.
+ */
+gpu_mha_verdict mha_shape_to_avoid(const struct mha_problem *problem,
+                                   const struct mha_device *device, const struct mha_shape *shape);
+
 /* The shape of GPU_MHA_TILE; *given is 0 where it is not set. */
 gpu_mha_status mha_shape_from_environment(struct mha_shape *shape, int *given);
 
@@ -63,7 +77,11 @@ gpu_mha_status mha_shape_from_environment(struct mha_shape *shape, int *given);
 int mha_shape_fits(const struct mha_problem *problem, const struct mha_device *device,
                    const struct mha_shape *shape, char *reason, size_t size);
 
-/* What the tuning tables say: always a shape that fits. For problems that are not staged. */
+/*
+ * What the tuning tables say, without what is to be avoided: always a shape that fits. Where all of
+ * them are to be avoided it is one of those: mha_shape_to_avoid tells. For problems that are not
+ * staged.
+ */
 void mha_shape_default(const struct mha_problem *problem, const struct mha_device *device,
                        struct mha_shape *shape);
 
@@ -83,6 +101,13 @@ int mha_shape_is_staged(const struct mha_problem *problem);
  */
 int mha_shape_candidates(const struct mha_problem *problem, const struct mha_device *device,
                          struct mha_shape *list, int capacity);
+
+/* The tile of the staged kernels, the same way. */
+void mha_shape_staged(const struct mha_problem *problem, const struct mha_device *device,
+                      struct mha_shape *shape);
+
+/* Every shape that the tables have for a device, staged ones too. Returns how many. */
+int mha_shape_known(const struct mha_device *device, struct mha_shape *list, int capacity);
 
 /*
  * The kind of problem that a tuning entry is for: "prefill dk64 dv64 f32". Words for few or

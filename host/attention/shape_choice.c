@@ -1,4 +1,5 @@
 /* Tuning tables -> the shape to take, and those worth trying. */
+#include <inttypes.h>
 #include <limits.h>
 #include <string.h>
 
@@ -10,19 +11,33 @@
 /* Heads for each core that keep all of them busy to the end. */
 #define HEADS_PER_UNIT 4
 
+/* 1 unless gpu-mha doctor found the shape to fail here. */
+static int is_sound(const struct mha_problem *p, const struct mha_device *device,
+                    const struct mha_shape *shape)
+{
+    const gpu_mha_verdict verdict = mha_shape_to_avoid(p, device, shape);
+    if (verdict != GPU_MHA_VERDICT_NONE) {
+        char text[MHA_SHAPE_TEXT];
+        mha_shape_name(shape, text, sizeof text);
+        mha_log(MHA_LOG_DEBUG, "skip \"%s\": gpu-mha doctor found it %s, it must be ok", text,
+                gpu_mha_verdict_text(verdict));
+    }
+    return verdict == GPU_MHA_VERDICT_NONE;
+}
+
 static int fits(const struct mha_problem *p, const struct mha_device *device,
                 const struct mha_shape *shape)
 {
     char text[MHA_SHAPE_TEXT], reason[160];
     if (mha_shape_fits(p, device, shape, reason, sizeof reason)) {
-        return 1;
+        return is_sound(p, device, shape);
     }
     mha_shape_text(shape, text, sizeof text);
     mha_log(MHA_LOG_DEBUG, "skip \"%s\": %s", text, reason);
     return 0;
 }
 
-static const struct mha_shape_row *row_for(const struct mha_device *device)
+const struct mha_shape_row *mha_shape_row_of(const struct mha_device *device)
 {
     const struct mha_shape_row *row = mha_shape_table;
     while (row->vendor != MHA_VENDOR_OTHER &&
@@ -30,6 +45,22 @@ static const struct mha_shape_row *row_for(const struct mha_device *device)
         ++row;
     }
     return row;
+}
+
+/* More registers than the table's budget for such a device: a refusal like those of fits(). */
+static int is_within_budget(const struct mha_problem *p, const struct mha_shape_row *row,
+                            const struct mha_shape *shape)
+{
+    char text[MHA_SHAPE_TEXT];
+    const int64_t registers = mha_shape_registers(shape, p->desc.DK, p->desc.DV);
+    if (registers <= row->registers) {
+        return 1;
+    }
+    mha_shape_text(shape, text, sizeof text);
+    mha_log(MHA_LOG_DEBUG,
+            "skip \"%s\": a lane takes some %" PRId64 " registers, the table allows %d", text,
+            registers, row->registers);
+    return 0;
 }
 
 /* 1 if half of the tile's rows would be empty. */
@@ -51,12 +82,11 @@ static int lanes_of(const struct mha_shape *shape)
 static int find_shared(const struct mha_problem *p, const struct mha_device *device, int fewer_than,
                        struct mha_shape *shape)
 {
-    const struct mha_shape_row *row = row_for(device);
+    const struct mha_shape_row *row = mha_shape_row_of(device);
     int found = 0;
     for (int s = 0; s < MHA_SHAPES_MAX && row->shared[s].LR != 0; ++s) {
         const struct mha_shape next = {.path = MHA_PATH_SHARED, .shared = row->shared[s]};
-        if (lanes_of(&next) >= fewer_than ||
-            mha_shape_registers(&next, p->desc.DK, p->desc.DV) > row->registers ||
+        if (lanes_of(&next) >= fewer_than || !is_within_budget(p, row, &next) ||
             !fits(p, device, &next)) {
             continue;
         }
@@ -80,6 +110,45 @@ static int short_rows(int64_t NQ, int MQ)
     return MQ > fewer && with_fewer + computed / 64 < computed ? fewer : MQ;
 }
 
+/*
+ * The tile of `path`: the device's own, and where that is to be avoided one of the table's others.
+ * 1 if it is sound.
+ */
+static int find_sound_tile(const struct mha_problem *p, const struct mha_device *device,
+                           enum mha_path path, struct mha_shape *shape)
+{
+    *shape = (struct mha_shape){.path = path, .tile = mha_tile_of(device)};
+    int sound = is_sound(p, device, shape);
+    for (int t = 0; !sound && t < MHA_TUNING_ROWS; ++t) {
+        const struct mha_shape next = {.path = path, .tile = mha_tuning_table[t].tile};
+        if ((device->type & mha_tuning_table[t].type) && is_sound(p, device, &next)) {
+            *shape = next;
+            sound = 1;
+        }
+    }
+    return sound;
+}
+
+void mha_shape_staged(const struct mha_problem *p, const struct mha_device *device,
+                      struct mha_shape *shape)
+{
+    find_sound_tile(p, device, MHA_PATH_STAGED, shape);
+}
+
+/* The first of kernels/rows.cl that is sound; 0 if there is none. */
+static int find_rows(const struct mha_problem *p, const struct mha_device *device,
+                     struct mha_shape *shape)
+{
+    for (int r = 0; r < MHA_ROWS_TILES; ++r) {
+        const struct mha_shape next = {.path = MHA_PATH_ROWS, .rows = mha_rows_table[r]};
+        if (fits(p, device, &next)) {
+            *shape = next;
+            return 1;
+        }
+    }
+    return 0;
+}
+
 /* The tile kernels: what CPUs run, and any device where nothing else fits. */
 static struct mha_shape find_tile(const struct mha_problem *p, const struct mha_device *device)
 {
@@ -94,8 +163,7 @@ static struct mha_shape find_tile(const struct mha_problem *p, const struct mha_
     const int64_t heads = mha_size_mul(p->desc.B, p->desc.HKV);
     if (!is_core || !mha_shape_is_short(p) ||
         heads < (int64_t)HEADS_PER_UNIT * device->compute_units || !fits(p, device, &shape)) {
-        shape.path = MHA_PATH_FUSED;
-        shape.tile = mha_tile_of(device);
+        find_sound_tile(p, device, MHA_PATH_FUSED, &shape);
     }
     return shape;
 }
@@ -103,15 +171,15 @@ static struct mha_shape find_tile(const struct mha_problem *p, const struct mha_
 void mha_shape_default(const struct mha_problem *p, const struct mha_device *device,
                        struct mha_shape *shape)
 {
+    const int is_gpu = (device->type & CL_DEVICE_TYPE_GPU) != 0;
+    if (is_gpu && (device->local_is_global ? find_rows(p, device, shape)
+                                           : find_shared(p, device, INT_MAX, shape))) {
+        return;
+    }
     *shape = find_tile(p, device);
-    if (!(device->type & CL_DEVICE_TYPE_GPU)) {
-        return;
+    if (!is_sound(p, device, shape)) {
+        find_rows(p, device, shape); /* slow, but for any device */
     }
-    if (device->local_is_global) {
-        *shape = (struct mha_shape){.path = MHA_PATH_ROWS, .rows = mha_rows_table[0]};
-        return;
-    }
-    find_shared(p, device, INT_MAX, shape);
 }
 
 void mha_shape_smaller(const struct mha_problem *p, const struct mha_device *device,
@@ -119,7 +187,9 @@ void mha_shape_smaller(const struct mha_problem *p, const struct mha_device *dev
 {
     if (shape->path == MHA_PATH_SHARED && shape->shared.sub_group) {
         shape->shared.sub_group = 0;
-        return;
+        if (is_sound(p, device, shape)) {
+            return;
+        }
     }
     if (shape->path != MHA_PATH_SHARED || !find_shared(p, device, lanes_of(shape), shape)) {
         *shape = find_tile(p, device);
@@ -151,7 +221,8 @@ static void add(struct list *list, const struct mha_problem *p, const struct mha
 static void add_for_gpu(struct list *list, const struct mha_problem *p,
                         const struct mha_device *device)
 {
-    const struct mha_shape_row *rows[] = {row_for(device), &mha_shape_table[MHA_SHAPE_ROWS - 1]};
+    const struct mha_shape_row *rows[] = {mha_shape_row_of(device),
+                                          &mha_shape_table[MHA_SHAPE_ROWS - 1]};
     for (int r = 0; r < 2 && !device->local_is_global; ++r) {
         for (int s = 0; s < MHA_SHAPES_MAX && rows[r]->shared[s].LR != 0; ++s) {
             const struct mha_shape shape = {.path = MHA_PATH_SHARED, .shared = rows[r]->shared[s]};

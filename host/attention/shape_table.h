@@ -83,6 +83,9 @@ static const struct mha_shape_row mha_shape_table[] = {
 
 #define MHA_SHAPE_ROWS ((int)(sizeof mha_shape_table / sizeof mha_shape_table[0]))
 
+/* The row of a device. */
+const struct mha_shape_row *mha_shape_row_of(const struct mha_device *device);
+
 /* Mali and whatever else keeps local memory in global memory. */
 static const struct mha_rows_tile mha_rows_table[] = {
     {1, 8, 32}, {1, 8, 16}, {2, 4, 16}, {1, 4, 8}};

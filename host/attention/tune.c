@@ -91,6 +91,10 @@ static gpu_mha_status tune(struct job *job, const gpu_mha_tune_options *options,
     int winner = 0;
     /* Says what is over a limit of the kernels. */
     MHA_TRY(mha_variant_choose(job->problem, &context->device, NULL, &variant));
+    MHA_RETURN_IF(
+        variant.shape.path == MHA_PATH_STAGED, GPU_MHA_UNSUPPORTED,
+        "gpu-mha doctor found none of the fused kernels ok on %s: there is nothing to tune",
+        context->device.name);
     mha_shape_key(job->problem, contest.kind, sizeof contest.kind);
     mha_choice_key(job->problem, &context->device, contest.key);
     contest.count =

@@ -2,7 +2,10 @@
 #include "attention/variant.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
 
+#include "cl/verdicts.h"
 #include "core/log.h"
 
 /* A row of query and output lies in private memory. */
@@ -86,18 +89,123 @@ void mha_variant_of(const struct mha_problem *p, const struct mha_device *device
 }
 
 /* *given is left 0 where the shape does not fit. */
-static void take_if_fit(const char *from, const struct mha_problem *p,
-                        const struct mha_device *device, const struct mha_shape *wanted,
-                        struct mha_shape *shape, int *given)
+static void take_if_fit(int is_asked, const struct mha_problem *p, const struct mha_device *device,
+                        const struct mha_shape *wanted, struct mha_shape *shape, int *given)
 {
     char text[MHA_SHAPE_TEXT], reason[160];
     *given = mha_shape_fits(p, device, wanted, reason, sizeof reason);
+    /* Who asks for a shape by name gets it, whatever is known of it. */
+    const gpu_mha_verdict verdict =
+        is_asked ? GPU_MHA_VERDICT_NONE : mha_shape_to_avoid(p, device, wanted);
+    if (*given && verdict != GPU_MHA_VERDICT_NONE) {
+        *given = 0;
+        snprintf(reason, sizeof reason, "gpu-mha doctor found it %s, it must be ok",
+                 gpu_mha_verdict_text(verdict));
+    }
     if (*given) {
         *shape = *wanted;
         return;
     }
     mha_shape_text(wanted, text, sizeof text);
-    mha_log(MHA_LOG_INFO, "skip %s, \"%s\": %s", from, text, reason);
+    mha_log(MHA_LOG_INFO, "skip %s, \"%s\": %s", is_asked ? "GPU_MHA_TILE" : "the wanted shape",
+            text, reason);
+}
+
+static void warn_of_verdict(const struct mha_problem *p, const struct mha_device *device,
+                            const struct mha_shape *shape)
+{
+    static atomic_flag told = ATOMIC_FLAG_INIT;
+    char name[MHA_SHAPE_TEXT];
+    const gpu_mha_verdict verdict = mha_shape_to_avoid(p, device, shape);
+    if (verdict == GPU_MHA_VERDICT_NONE) {
+        return;
+    }
+    mha_shape_name(shape, name, sizeof name);
+    mha_log(
+        atomic_flag_test_and_set(&told) ? MHA_LOG_DEBUG : MHA_LOG_WARN,
+        "take GPU_MHA_TILE, \"%s\": gpu-mha doctor found it %s here, and it is asked for by name",
+        name, gpu_mha_verdict_text(verdict));
+}
+
+/* GPU_MHA_UNSUPPORTED if gpu-mha doctor found the shape to fail, and with it all that could replace
+ * it. */
+static gpu_mha_status check_verdict(const struct mha_problem *p, const struct mha_device *device,
+                                    const struct mha_shape *shape, const char *method)
+{
+    char name[MHA_SHAPE_TEXT];
+    const gpu_mha_verdict verdict = mha_shape_to_avoid(p, device, shape);
+    mha_shape_name(shape, name, sizeof name);
+    MHA_RETURN_IF(verdict != GPU_MHA_VERDICT_NONE, GPU_MHA_UNSUPPORTED,
+                  "the %s method has no kernel left on %s: gpu-mha doctor found \"%s\" %s and no "
+                  "other one ok; it tries again, with --forget they are taken untried",
+                  method, device->name, name, gpu_mha_verdict_text(verdict));
+    return GPU_MHA_OK;
+}
+
+gpu_mha_status mha_variant_check(const struct mha_problem *p, const struct mha_device *device,
+                                 const struct mha_shape *shape)
+{
+    return check_verdict(p, device, shape, "fused");
+}
+
+/* Says once for each choice what was passed over for it. */
+static void tell_avoided(const struct mha_problem *p, const struct mha_device *device,
+                         const struct mha_shape *shape)
+{
+    char name[MHA_SHAPE_TEXT], taken[MHA_SHAPE_TEXT];
+    struct mha_device plain = *device;
+    struct mha_shape usual = *shape;
+    plain.verdicts = NULL;
+    if (shape->path == MHA_PATH_STAGED && mha_shape_is_staged(p)) {
+        mha_shape_staged(p, &plain, &usual);
+    } else {
+        mha_shape_default(p, &plain, &usual);
+    }
+    const gpu_mha_verdict verdict = mha_shape_to_avoid(p, device, &usual);
+    if (verdict != GPU_MHA_VERDICT_NONE) {
+        mha_shape_name(&usual, name, sizeof name);
+        mha_shape_name(shape, taken, sizeof taken);
+        mha_log(MHA_LOG_INFO,
+                "avoid \"%s\": gpu-mha doctor found it %s, it must be ok; take \"%s\"", name,
+                gpu_mha_verdict_text(verdict), taken);
+    }
+}
+
+/* `given`, the tile of GPU_MHA_TILE, or NULL. */
+static gpu_mha_status choose_staged(const struct mha_problem *p, const struct mha_device *device,
+                                    const struct mha_shape *given, struct mha_shape *shape)
+{
+    *shape = (struct mha_shape){.path = MHA_PATH_STAGED};
+    if (given != NULL) {
+        shape->tile = given->tile;
+        warn_of_verdict(p, device, shape);
+        return GPU_MHA_OK;
+    }
+    mha_shape_staged(p, device, shape);
+    MHA_TRY(check_verdict(p, device, shape, "staged"));
+    tell_avoided(p, device, shape);
+    return GPU_MHA_OK;
+}
+
+static gpu_mha_status choose_default(const struct mha_problem *p, const struct mha_device *device,
+                                     struct mha_shape *shape)
+{
+    mha_shape_default(p, device, shape);
+    if (mha_shape_to_avoid(p, device, shape) == GPU_MHA_VERDICT_NONE) {
+        tell_avoided(p, device, shape);
+        return GPU_MHA_OK;
+    }
+    if (p->desc.method == GPU_MHA_AUTO) {
+        struct mha_shape staged;
+        mha_error_attempt();
+        const gpu_mha_status status = choose_staged(p, device, NULL, &staged);
+        mha_error_attempt_end();
+        if (status == GPU_MHA_OK) {
+            *shape = staged;
+            return GPU_MHA_OK;
+        }
+    }
+    return mha_variant_check(p, device, shape);
 }
 
 gpu_mha_status mha_variant_choose(const struct mha_problem *p, const struct mha_device *device,
@@ -116,23 +224,25 @@ gpu_mha_status mha_variant_choose(const struct mha_problem *p, const struct mha_
                                    from_environment.path == MHA_PATH_HEADS ||
                                    from_environment.path == MHA_PATH_DECODE);
     if (mha_shape_is_staged(p)) {
-        shape.tile = has_tile ? from_environment.tile : mha_tile_of(device);
+        MHA_TRY(choose_staged(p, device, has_tile ? &from_environment : NULL, &shape));
         mha_variant_of(p, device, &shape, variant);
         return GPU_MHA_OK;
     }
     if (given) {
-        take_if_fit("GPU_MHA_TILE", p, device, &from_environment, &shape, &given);
+        take_if_fit(1, p, device, &from_environment, &shape, &given);
     }
     if (!given && has_tile) { /* of another kernel, whose tile serves the fused one as well */
         shape = from_environment;
         shape.path = MHA_PATH_FUSED;
         given = 1;
     }
-    if (!given && wanted != NULL) {
-        take_if_fit("the wanted shape", p, device, wanted, &shape, &given);
+    if (given) {
+        warn_of_verdict(p, device, &shape);
+    } else if (wanted != NULL) {
+        take_if_fit(0, p, device, wanted, &shape, &given);
     }
     if (!given) {
-        mha_shape_default(p, device, &shape);
+        MHA_TRY(choose_default(p, device, &shape));
     }
     mha_variant_of(p, device, &shape, variant);
     return GPU_MHA_OK;

@@ -15,12 +15,17 @@ struct mha_variant {
 
 /*
  * Chooses from, in this order, GPU_MHA_TILE, `wanted` (or NULL), and the tuning table; a shape of
- * the first two that does not fit the problem is left out with a log line. GPU_MHA_UNSUPPORTED if
- * nothing fits.
+ * the first two that does not fit the problem is left out with a log line. What gpu-mha doctor
+ * found to fail is taken from GPU_MHA_TILE alone; where none of the fused kernels is left,
+ * GPU_MHA_AUTO runs the staged ones. GPU_MHA_UNSUPPORTED if nothing fits.
  */
 gpu_mha_status mha_variant_choose(const struct mha_problem *problem,
                                   const struct mha_device *device, const struct mha_shape *wanted,
                                   struct mha_variant *variant);
+
+/* GPU_MHA_UNSUPPORTED if gpu-mha doctor found the fused shape to fail: for one that is the last. */
+gpu_mha_status mha_variant_check(const struct mha_problem *problem, const struct mha_device *device,
+                                 const struct mha_shape *shape);
 
 /* The same with a shape that has been found to fit: tiles and splits. */
 void mha_variant_of(const struct mha_problem *problem, const struct mha_device *device,

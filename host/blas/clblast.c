@@ -16,6 +16,7 @@
 
 #include "blas/gemm.h"
 #include "blas/window.h"
+#include "cl/verdicts.h"
 
 static pthread_mutex_t clblast_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -213,4 +214,5 @@ static gpu_mha_status warm(gpu_mha_context *context)
     return status;
 }
 
-const struct mha_gemm_kind mha_gemm_clblast = {"CLBlast", 0, prepare, warm, launch};
+const struct mha_gemm_kind mha_gemm_clblast = {"CLBlast", MHA_VARIANT_CLBLAST, 0, prepare, warm,
+                                               launch};

@@ -3,6 +3,8 @@
 
 #include <inttypes.h>
 
+#include "cl/verdicts.h"
+
 static int64_t span(int64_t rows, int64_t stride, int64_t columns)
 {
     return rows == 0 ? 0 : mha_size_add(mha_size_mul(rows - 1, stride), columns);
@@ -14,6 +16,7 @@ gpu_mha_status mha_gemm_prepare(gpu_mha_context *context, const struct mha_gemm_
     struct mha_tuned_entry entry;
     const struct mha_gemm_kind *kind = mha_gemm_kind_for(context, &entry);
     if (entry.key[0] == '\0') {
+        MHA_TRY(mha_verdict_check(&context->device, kind->variant, 0));
         return mha_gemm_prepare_with(kind, context, shape, gemm);
     }
     /* A measured one is never the reason for a failure: the default gets its turn. */
@@ -21,7 +24,7 @@ gpu_mha_status mha_gemm_prepare(gpu_mha_context *context, const struct mha_gemm_
     const gpu_mha_status status = mha_gemm_prepare_with(kind, context, shape, gemm);
     const char *why = mha_error_attempt_end();
     if (status != GPU_MHA_OK) {
-        kind = mha_gemm_candidate(&context->device, 0);
+        kind = mha_gemm_candidate(&context->device, 0, NULL);
         MHA_TRY(mha_gemm_prepare_with(kind, context, shape, gemm));
         mha_tuned_reject(context->tuned, &entry, status, why);
     }

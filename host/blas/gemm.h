@@ -20,8 +20,9 @@ struct mha_gemm_shape {
 struct mha_gemm;
 
 struct mha_gemm_kind {
-    const char *name; /* for the plan's text and the tuning file */
-    int adds_bias;    /* launch takes a bias */
+    const char *name;    /* for the plan's text and the tuning file */
+    const char *variant; /* as gpu-mha doctor knows it */
+    int adds_bias;       /* launch takes a bias */
     gpu_mha_status (*prepare)(gpu_mha_context *context, struct mha_gemm *gemm);
     gpu_mha_status (*warm)(gpu_mha_context *context);
     gpu_mha_status (*launch)(struct mha_gemm *gemm, struct mha_chain *chain, gpu_mha_buffer a,
@@ -55,12 +56,19 @@ gpu_mha_status mha_gemm_prepare_with(const struct mha_gemm_kind *kind, gpu_mha_c
 #define MHA_GEMM_KEY "product"
 enum { MHA_GEMM_KINDS = 2 };
 
-/* The implementations by number, 0 the one that is taken on a device without measurement. */
-const struct mha_gemm_kind *mha_gemm_candidate(const struct mha_device *device, int index);
+/* The implementations by number, 0 the one that is taken on a device of which nothing is known. */
+const struct mha_gemm_kind *mha_gemm_candidate_of(const struct mha_device *device, int index);
+
+/*
+ * The same, those in front that gpu-mha doctor did not find to fail there: *sound of them. What is
+ * taken without measurement is 0, if *sound is not 0.
+ */
+const struct mha_gemm_kind *mha_gemm_candidate(const struct mha_device *device, int index,
+                                               int *sound);
 
 /*
  * The implementation that mha_gemm_prepare takes: the measured one, with its *entry, or the
- * default, and entry->key is "".
+ * default, and entry->key is "". Where all are to be avoided it is one of them.
  */
 const struct mha_gemm_kind *mha_gemm_kind_for(gpu_mha_context *context,
                                               struct mha_tuned_entry *entry);

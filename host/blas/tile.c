@@ -7,6 +7,7 @@
 #include <inttypes.h>
 
 #include "blas/gemm.h"
+#include "cl/verdicts.h"
 #include "common/gemm_params.h"
 #include "core/log.h"
 
@@ -70,7 +71,9 @@ static gpu_mha_status prepare(gpu_mha_context *context, struct mha_gemm *gemm)
     const struct mha_gemm_shape *s = &gemm->shape;
     struct mha_tile tile;
     MHA_TRY(mha_tile_for_product(&context->device, s->M, &tile));
-    gemm->thin = s->M <= tile.MQ;
+    /* The other kernel takes any number of rows. */
+    gemm->thin = s->M <= tile.MQ && mha_verdict_to_avoid(&context->device, MHA_VARIANT_THIN, 0) ==
+                                        GPU_MHA_VERDICT_NONE;
     if (gemm->thin) {
         gemm->product_items = mha_size_ceil_div(s->N, tile.VEC);
         return build(context, &tile, gemm);
@@ -133,4 +136,4 @@ static gpu_mha_status launch(struct mha_gemm *gemm, struct mha_chain *chain, gpu
     return mha_chain_launch(chain, &gemm->product, items, product, 5);
 }
 
-const struct mha_gemm_kind mha_gemm_tile = {"tile", 1, prepare, warm, launch};
+const struct mha_gemm_kind mha_gemm_tile = {"tile", MHA_VARIANT_TILE, 1, prepare, warm, launch};

@@ -8,6 +8,7 @@
 #include "blas/gemm.h"
 #include "cl/contest.h"
 #include "cl/random_fill.h"
+#include "cl/verdicts.h"
 
 #define LENGTH_MAX ((int64_t)1 << 20)
 
@@ -95,8 +96,8 @@ static gpu_mha_status prepare(void *state, int index, cl_command_queue queue, in
     if (index == 0) {
         MHA_TRY(make_inputs(job, queue));
     }
-    MHA_TRY(mha_gemm_prepare_with(mha_gemm_candidate(&job->context->device, index), job->context, s,
-                                  gemm));
+    MHA_TRY(mha_gemm_prepare_with(mha_gemm_candidate(&job->context->device, index, NULL),
+                                  job->context, s, gemm));
     MHA_TRY(mha_gemm_warm(job->context, gemm));
     MHA_TRY(reserve_scratch(job, gemm->scratch_bytes));
     const cl_uint nan_bits = 0x7fc00000u;
@@ -164,16 +165,19 @@ gpu_mha_status gpu_mha_tune_product(gpu_mha_context *context, int64_t M, int64_t
     }
     MHA_TRY(mha_context_resolve(context, &context));
 
+    int sound = 0;
+    const struct mha_gemm_kind *first = mha_gemm_candidate(&context->device, 0, &sound);
+    MHA_TRY(mha_verdict_check(&context->device, first->variant, 0));
     struct job job = {.context = context, .shape = {M, N, K, K, K, N}};
     struct mha_contest contest = {.kind = MHA_GEMM_KEY,
                                   .key = MHA_GEMM_KEY,
-                                  .count = MHA_GEMM_KINDS,
+                                  .count = sound,
                                   .job = &job,
                                   .prepare = prepare,
                                   .run = run};
-    for (int k = 0; k < MHA_GEMM_KINDS; k++) {
+    for (int k = 0; k < sound; k++) {
         snprintf(contest.entrants[k].text, sizeof contest.entrants[k].text, "%s",
-                 mha_gemm_candidate(&context->device, k)->name);
+                 mha_gemm_candidate(&context->device, k, NULL)->name);
     }
     int winner = 0;
     const gpu_mha_status status = mha_contest_hold(&contest, context, &o, &winner);

@@ -30,6 +30,7 @@ static void destroy(gpu_mha_context *context)
     mha_recent_destroy(context->recent);
     mha_program_cache_destroy(context->programs);
     mha_tuned_destroy(context->tuned);
+    mha_tuned_destroy(context->device.verdicts);
     if (context->queue) {
         clReleaseCommandQueue(context->queue);
     }
@@ -55,7 +56,8 @@ static gpu_mha_status fill(gpu_mha_context *made, cl_context cl, cl_device_id id
     cl_command_queue queue = clCreateCommandQueue(cl, id, 0, &code);
     MHA_TRY_CL(code, "clCreateCommandQueue", "device %s", made->device.name);
     made->queue = queue;
-    MHA_TRY(mha_tuned_create(&made->device, &made->tuned));
+    MHA_TRY(mha_tuned_create(&mha_tuning_measured, &made->device, &made->tuned));
+    MHA_TRY(mha_tuned_create(&mha_tuning_verdicts, &made->device, &made->device.verdicts));
     return mha_program_cache_create(cl, &made->device, mha_cl_sources, &made->programs);
 }
 

@@ -22,7 +22,11 @@ enum mha_sub_groups {
 };
 
 /* Read once per context; everything later is chosen from here, never from a fresh query. */
+struct mha_tuned; /* tuned.h */
+
 struct mha_device {
+    /* What gpu-mha doctor found here (verdicts.h); the context's. NULL: nothing is known. */
+    struct mha_tuned *verdicts;
     cl_device_id id;
     cl_platform_id platform;
     cl_device_type type;
@@ -39,7 +43,7 @@ struct mha_device {
     cl_uint base_align_bytes;
     cl_uint address_bits;
     int local_is_global; /* local memory is global memory, or there is none */
-    cl_uint lanes; /* that run in step (warp, wavefront, smallest sub-group); 0: not told */
+    cl_uint lanes;       /* that run in step (warp, wavefront, smallest sub-group); 0: not told */
     enum mha_sub_groups sub_groups;
     int has_fma; /* CL_FP_FMA: fma() is as fast as a multiply */
 };

@@ -57,6 +57,11 @@ size_t gpu_mha_plan_workspace_bytes(const gpu_mha_plan *plan)
     return plan == NULL ? 0 : plan->workspace_bytes;
 }
 
+const char *gpu_mha_plan_variant(const gpu_mha_plan *plan)
+{
+    return plan == NULL ? "" : plan->variant;
+}
+
 const char *gpu_mha_plan_text(const gpu_mha_plan *plan)
 {
     return plan == NULL ? "" : plan->text;

@@ -19,6 +19,7 @@ struct gpu_mha_plan {
     void *state;
     size_t workspace_bytes;
     char text[160];
+    char variant[64]; /* of an attention, as gpu-mha doctor knows it; else "" */
 };
 
 /* Takes `state` over, also on failure. Retains the context. */

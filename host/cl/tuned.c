@@ -14,7 +14,8 @@ struct mha_tuned {
     struct mha_tuned_list list;
 };
 
-gpu_mha_status mha_tuned_create(const struct mha_device *device, struct mha_tuned **tuned)
+gpu_mha_status mha_tuned_create(const struct mha_tuning_kind *kind, const struct mha_device *device,
+                                struct mha_tuned **tuned)
 {
     struct mha_tuned *made = calloc(1, sizeof *made);
     MHA_RETURN_IF(!made, GPU_MHA_HOST_MEMORY, "no memory for what was measured on a device");
@@ -22,7 +23,7 @@ gpu_mha_status mha_tuned_create(const struct mha_device *device, struct mha_tune
         free(made);
         return mha_error_set(GPU_MHA_HOST_MEMORY, "no memory for the lock of measured values");
     }
-    mha_tuning_file_open(&made->file, device);
+    mha_tuning_file_open(&made->file, kind, device);
     *tuned = made;
     return GPU_MHA_OK;
 }
@@ -74,6 +75,16 @@ int mha_tuned_put(struct mha_tuned *tuned, const struct mha_tuned_entry *entry)
     pthread_mutex_unlock(&tuned->lock);
     free(on_disk);
     return kept;
+}
+
+int mha_tuned_forget(struct mha_tuned *tuned)
+{
+    pthread_mutex_lock(&tuned->lock);
+    tuned->list.count = 0;
+    tuned->loaded = 1;
+    const int code = mha_tuning_file_remove(&tuned->file);
+    pthread_mutex_unlock(&tuned->lock);
+    return code;
 }
 
 void mha_tuned_reject(struct mha_tuned *tuned, const struct mha_tuned_entry *entry,

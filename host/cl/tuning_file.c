@@ -1,8 +1,9 @@
-/* Where the tuning of a device lies, and how it gets there. */
+/* Where the file of a device lies, and how it gets there. */
 #include "cl/tuning_file.h"
 
 #include <ctype.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,11 +14,14 @@
 #include "cl/disk_cache.h"
 #include "cl/disk_cache_dir.h"
 #include "cl/disk_file.h"
+#include "cl/sources.h"
 #include "core/log.h"
 #include "core/sha256.h"
 
-#define FILE_SUFFIX ".tuning"
-#define FORMAT "1"
+const struct mha_tuning_kind mha_tuning_measured = {".tuning", "tuning 1", "the tuning",
+                                                    "gpu-mha tune", 0};
+const struct mha_tuning_kind mha_tuning_verdicts = {".verdicts", "verdicts 1", "the verdicts",
+                                                    "gpu-mha doctor", 1};
 
 enum { TEXT_SIZE = 512, SLUG_SIZE = 48, NAME_DIGITS = 8 };
 
@@ -34,8 +38,30 @@ static void add_line(struct mha_strbuf *text, const char *word, const char *valu
     mha_strbuf_printf(text, "%s %s\n", word, clean);
 }
 
+static pthread_once_t sources_once = PTHREAD_ONCE_INIT;
+static char sources_digest[MHA_SHA256_HEX];
+
+/* Of all kernels; left empty where there is no memory. */
+static void digest_sources(void)
+{
+    struct mha_strbuf all = {0};
+    unsigned char digest[MHA_SHA256_BYTES];
+    for (size_t i = 0; i < mha_cl_source_count; i++) {
+        char hex[MHA_SHA256_HEX];
+        mha_sha256(mha_cl_sources[i].text, mha_cl_sources[i].length, digest);
+        mha_sha256_text(digest, hex);
+        mha_strbuf_printf(&all, "%s %s\n", mha_cl_sources[i].name, hex);
+    }
+    if (mha_strbuf_ok(&all)) {
+        mha_sha256(mha_strbuf_text(&all), all.length, digest);
+        mha_sha256_text(digest, sources_digest);
+    }
+    mha_strbuf_free(&all);
+}
+
 /* "nvidia-h200-1a2b3c4d.tuning": readable, and of the device, whatever its driver's version. */
-static void add_name(struct mha_strbuf *path, const struct mha_device *device, const char *platform)
+static void add_name(struct mha_strbuf *path, const struct mha_device *device, const char *platform,
+                     const char *suffix)
 {
     char slug[SLUG_SIZE], facts[TEXT_SIZE + sizeof device->name + 16];
     size_t length = 0;
@@ -54,14 +80,15 @@ static void add_name(struct mha_strbuf *path, const struct mha_device *device, c
              (unsigned)device->compute_units);
     mha_sha256(facts, strlen(facts), digest);
     mha_sha256_text(digest, hex);
-    mha_strbuf_printf(path, "%s%s%.*s" FILE_SUFFIX, slug,
-                      length > 0 && slug[length - 1] != '-' ? "-" : "", NAME_DIGITS, hex);
+    mha_strbuf_printf(path, "%s%s%.*s%s", slug, length > 0 && slug[length - 1] != '-' ? "-" : "",
+                      NAME_DIGITS, hex, suffix);
 }
 
-void mha_tuning_file_open(struct mha_tuning_file *file, const struct mha_device *device)
+void mha_tuning_file_open(struct mha_tuning_file *file, const struct mha_tuning_kind *kind,
+                          const struct mha_device *device)
 {
     char platform[TEXT_SIZE], version[TEXT_SIZE], driver[TEXT_SIZE], units[16];
-    *file = (struct mha_tuning_file){0};
+    *file = (struct mha_tuning_file){.kind = kind};
     file->dir = mha_disk_cache_path();
     /* Without an exact name for the driver nothing can be kept. */
     if (!file->dir ||
@@ -75,17 +102,22 @@ void mha_tuning_file_open(struct mha_tuning_file *file, const struct mha_device 
     }
     snprintf(units, sizeof units, "%u", (unsigned)device->compute_units);
     struct mha_strbuf identity = {0}, path = {0};
-    add_line(&identity, "gpu_mha", GPU_MHA_VERSION_STRING " tuning " FORMAT);
+    mha_strbuf_printf(&identity, "gpu_mha %s %s\n", GPU_MHA_VERSION_STRING, kind->format);
+    if (kind->of_sources) {
+        pthread_once(&sources_once, digest_sources);
+        add_line(&identity, "kernels", sources_digest);
+    }
     add_line(&identity, "device", device->name);
     add_line(&identity, "units", units);
     add_line(&identity, "driver", driver);
     add_line(&identity, "platform", platform);
     add_line(&identity, "platform-version", version);
     mha_strbuf_printf(&path, "%s/", file->dir);
-    add_name(&path, device, platform);
+    add_name(&path, device, platform, kind->suffix);
     file->identity = identity.text;
     file->path = path.text;
-    if (!mha_strbuf_ok(&identity) || !mha_strbuf_ok(&path)) {
+    if (!mha_strbuf_ok(&identity) || !mha_strbuf_ok(&path) ||
+        (kind->of_sources && sources_digest[0] == '\0')) {
         mha_tuning_file_close(file);
         return;
     }
@@ -97,7 +129,7 @@ void mha_tuning_file_close(struct mha_tuning_file *file)
     free(file->dir);
     free(file->path);
     free(file->identity);
-    *file = (struct mha_tuning_file){0};
+    *file = (struct mha_tuning_file){.kind = file->kind};
 }
 
 static const char *read_from(int dir, const struct mha_tuning_file *file,
@@ -137,9 +169,11 @@ void mha_tuning_file_load(const struct mha_tuning_file *file, struct mha_tuned_l
     const char *wrong = read_from(dir, file, list, why, sizeof why);
     close(dir);
     if (wrong) {
-        mha_log(MHA_LOG_WARN, "pass over %s: %s; gpu-mha tune makes a new one", file->path, wrong);
+        mha_log(MHA_LOG_WARN, "pass over %s: %s; %s makes a new one", file->path, wrong,
+                file->kind->maker);
     } else if (list->count > 0) {
-        mha_log(MHA_LOG_INFO, "use the tuning of %s: %d entries", file->path, list->count);
+        mha_log(MHA_LOG_INFO, "use %s of %s: %d entries", file->kind->what, file->path,
+                list->count);
     }
 }
 
@@ -163,14 +197,14 @@ int mha_tuning_file_save(const struct mha_tuning_file *file, const struct mha_tu
                          struct mha_tuned_list *list)
 {
     if (!file->path) {
-        mha_log(MHA_LOG_WARN, "keep the tuning of %s in this context alone: caching is off",
-                entry->key);
+        mha_log(MHA_LOG_WARN, "keep %s of %s in this context alone: caching is off",
+                file->kind->what, entry->key);
         return 0;
     }
     const int dir = mha_cache_dir_open(file->dir);
     if (dir < 0) {
-        mha_log(MHA_LOG_WARN, "keep the tuning of %s in this context alone: %s cannot be used",
-                entry->key, file->dir);
+        mha_log(MHA_LOG_WARN, "keep %s of %s in this context alone: %s cannot be used",
+                file->kind->what, entry->key, file->dir);
         return 0;
     }
     char why[256];
@@ -188,10 +222,22 @@ int mha_tuning_file_save(const struct mha_tuning_file *file, const struct mha_tu
     mha_strbuf_free(&text);
     close(dir); /* and with it the lock */
     if (code != 0) {
-        mha_log(MHA_LOG_WARN, "keep the tuning of %s in this context alone: write %s: %s",
+        mha_log(MHA_LOG_WARN, "keep %s of %s in this context alone: write %s: %s", file->kind->what,
                 entry->key, file->path, strerror(code));
         return 0;
     }
     mha_log(MHA_LOG_INFO, "kept in %s: %s is %s", file->path, entry->key, entry->value);
     return 1;
+}
+
+int mha_tuning_file_remove(const struct mha_tuning_file *file)
+{
+    const int dir = file->path ? mha_cache_dir_find(file->dir) : -1;
+    if (dir < 0) {
+        return 0;
+    }
+    lock_directory(dir);
+    const int code = unlinkat(dir, file->name, 0) == 0 || errno == ENOENT ? 0 : errno;
+    close(dir);
+    return code;
 }

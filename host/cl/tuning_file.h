@@ -1,5 +1,6 @@
 /*
- * What was measured on a device, as a text and as a file of the cache directory.
+ * What is known of a device, as a text and as a file of the cache directory: in one file what was
+ * measured, in another what gpu-mha doctor found to work.
  *
  *     gpu_mha 0.1.0 tuning 1                  library and format
  *     device NAME                             whom it is for: all of it must be the same
@@ -35,8 +36,20 @@ struct mha_tuned_entry *mha_tuned_find(struct mha_tuned_list *list, const char *
 /* Puts an entry in the place of the one of the same key, or behind; the oldest makes room. */
 void mha_tuned_set(struct mha_tuned_list *list, const struct mha_tuned_entry *entry);
 
-/* Where the tuning of a device lies, and the lines that say whose it is. */
+/* What a file is about. */
+struct mha_tuning_kind {
+    const char *suffix; /* of its name */
+    const char *format; /* in its first line, with a version */
+    const char *what;   /* for the log: "the tuning" */
+    const char *maker;  /* the command that makes a new one */
+    int of_sources;     /* it holds for these very kernels, not for all of this version */
+};
+
+extern const struct mha_tuning_kind mha_tuning_measured, mha_tuning_verdicts;
+
+/* Where the file of a device lies, and the lines that say whose it is. */
 struct mha_tuning_file {
+    const struct mha_tuning_kind *kind;
     char *dir;        /* NULL: nothing is kept */
     char *path;       /* of the file; NULL: nothing is kept */
     const char *name; /* the last part of path */
@@ -44,7 +57,8 @@ struct mha_tuning_file {
 };
 
 /* Cannot fail: at worst nothing is kept. */
-void mha_tuning_file_open(struct mha_tuning_file *file, const struct mha_device *device);
+void mha_tuning_file_open(struct mha_tuning_file *file, const struct mha_tuning_kind *kind,
+                          const struct mha_device *device);
 void mha_tuning_file_close(struct mha_tuning_file *file);
 
 /* Fills the list from the file; leaves it empty where there is none or it is passed over. */
@@ -56,6 +70,9 @@ void mha_tuning_file_load(const struct mha_tuning_file *file, struct mha_tuned_l
  */
 int mha_tuning_file_save(const struct mha_tuning_file *file, const struct mha_tuned_entry *entry,
                          struct mha_tuned_list *list);
+
+/* Takes the file away. 0, or the errno; one that is not there is gone already. */
+int mha_tuning_file_remove(const struct mha_tuning_file *file);
 
 /* Bytes of the largest file that is read. */
 enum { MHA_TUNING_BYTES_MAX = 64 << 10 };

@@ -159,7 +159,7 @@ const char *mha_tuning_text_read(const char *text, size_t size, const char *iden
 {
     list->count = 0;
     if (size < sizeof first_words - 1 || memcmp(text, first_words, sizeof first_words - 1) != 0) {
-        return size == 0 ? "it is empty" : "it is no tuning file";
+        return size == 0 ? "it is empty" : "it is no file of gpu_mha";
     }
     char line[CHECKSUM_LINE + 1];
     const size_t covered = size < CHECKSUM_LINE ? 0 : size - CHECKSUM_LINE;

@@ -57,8 +57,8 @@ struct mha_tune_row {
 };
 
 /*
- * The table, or the JSON object; takes the rows' JSON. Returns the exit code: winners that could not
- * be kept are a failure, unless the run was dry.
+ * The table, or the JSON object; takes the rows' JSON. Returns the exit code: winners that could
+ * not be kept are a failure, unless the run was dry.
  */
 enum mha_exit mha_tune_report(const struct mha_tune_settings *settings, gpu_mha_context *context,
                               struct mha_tune_row *rows);

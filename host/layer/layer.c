@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "cl/verdicts.h"
 #include "common/convert_params.h"
 
 /* Whether the product itself adds the bias; if not, a conversion behind it does. */
@@ -24,9 +25,20 @@ static int needs_conversion(const struct mha_layer *layer)
     return needs;
 }
 
+static unsigned types_of(const struct mha_layer_problem *p)
+{
+    unsigned types = MHA_TYPE_BIT(p->desc.weight_type);
+    for (int m = 0; m < MHA_MAPS; ++m) {
+        types |= MHA_TYPE_BIT(p->maps[m].input_type) | MHA_TYPE_BIT(p->maps[m].output_type);
+    }
+    return types;
+}
+
 static gpu_mha_status prepare(struct mha_layer *layer, gpu_mha_context *context, int warm)
 {
     const struct mha_layer_problem *p = &layer->problem;
+    const unsigned types = types_of(p);
+    MHA_TRY(mha_verdict_check(&context->device, MHA_VARIANT_LAYER, types));
     MHA_TRY(mha_attention_create(context, &p->attention.desc, NULL, &layer->attention));
     if (p->attention.empty_output) {
         return GPU_MHA_OK;

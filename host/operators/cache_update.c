@@ -41,6 +41,8 @@ static gpu_mha_status read_desc(const gpu_mha_cache_desc *desc, struct mha_opera
     const int64_t chunks = mha_size_ceil_div(d.D, MHA_CACHE_CHUNK);
     *op = (struct mha_operator){.file = "cache_update.cl",
                                 .kernel = "cache_update",
+                                .variant = MHA_VARIANT_CACHE_UPDATE,
+                                .types = MHA_TYPE_BIT(d.update.type) | MHA_TYPE_BIT(d.cache.type),
                                 .items = mha_size_mul(rows, chunks),
                                 .operand_count = OPERANDS,
                                 .params_bytes = sizeof(struct mha_cache_params)};

@@ -25,6 +25,9 @@ static gpu_mha_status read_desc(const gpu_mha_merge_desc *desc, struct mha_opera
     const int64_t rows = mha_size_mul(mha_size_mul(d.B, d.H), d.NQ);
     *op = (struct mha_operator){.file = "merge.cl",
                                 .kernel = "merge_pair",
+                                .variant = MHA_VARIANT_MERGE,
+                                .types = MHA_TYPE_BIT(d.a.type) | MHA_TYPE_BIT(d.b.type) |
+                                         MHA_TYPE_BIT(d.output.type),
                                 .DV = d.DV,
                                 .items = rows,
                                 .operand_count = OPERANDS,

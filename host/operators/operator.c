@@ -125,6 +125,9 @@ gpu_mha_status mha_operator_plan(gpu_mha_context *context, const struct mha_oper
                                  const struct mha_operator *op, gpu_mha_plan **plan)
 {
     MHA_TRY(mha_context_resolve(context, &context));
+    if (op->items != 0) {
+        MHA_TRY(mha_verdict_check(&context->device, op->variant, op->types));
+    }
     struct prepared *made = calloc(1, sizeof *made);
     MHA_RETURN_IF(made == NULL, GPU_MHA_HOST_MEMORY, "no memory for %s plan", operation->name);
     made->op = *op;
@@ -284,6 +287,7 @@ gpu_mha_status mha_operator_call(gpu_mha_context *context, const struct mha_oper
     if (op->items == 0) {
         return GPU_MHA_OK;
     }
+    MHA_TRY(mha_verdict_check(&context->device, op->variant, op->types));
     pthread_mutex_lock(&context->queue_lock);
     const gpu_mha_status status = run(context, op, transfers);
     for (int i = 0; i < op->operand_count; ++i) {

@@ -10,6 +10,7 @@
 
 #include "cl/plan.h"
 #include "cl/transfer.h"
+#include "cl/verdicts.h"
 #include "common/cache_params.h"
 #include "common/merge_params.h"
 #include "common/rotary_params.h"
@@ -30,6 +31,8 @@ struct mha_operand {
 
 struct mha_operator {
     const char *file, *kernel; /* kernels/<file> */
+    const char *variant;       /* as gpu-mha doctor knows it */
+    unsigned types;            /* storage types that it reads and writes (MHA_TYPE_BIT) */
     int64_t DV;                /* defined for the kernel if not 0 */
     int64_t items;             /* work-items; 0: there is nothing to write, so nothing is read */
     int operand_count;

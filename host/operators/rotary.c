@@ -52,6 +52,9 @@ static gpu_mha_status read_desc(const gpu_mha_rotary_desc *desc, struct mha_oper
     const int64_t chunks = mha_size_ceil_div(d.D - pairs, MHA_ROTARY_CHUNK);
     *op = (struct mha_operator){.file = "rotary.cl",
                                 .kernel = "rotary",
+                                .variant = MHA_VARIANT_ROTARY,
+                                .types = MHA_TYPE_BIT(d.input.type) | MHA_TYPE_BIT(d.output.type) |
+                                         MHA_TYPE_BIT(d.cache_type),
                                 .items = mha_size_mul(mha_size_mul(tokens, d.H), chunks),
                                 .operand_count = OPERANDS,
                                 .params_bytes = sizeof(struct mha_rotary_params)};

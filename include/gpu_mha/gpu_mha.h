@@ -7,6 +7,7 @@
  *   devices   gpu_mha_context_*: pick a device, or bring your own cl_context
  *   expert    a descriptor, a plan, and gpu_mha_enqueue() on your own queue and buffers
  *   tuning    gpu_mha_tune(): what is fastest on the device at hand, measured and kept
+ *   verdicts  what gpu-mha doctor found to work there, and what is avoided since
  *
  * A first use:
  *
@@ -77,7 +78,8 @@
  * without; neither is an error. PoCL makes binaries slowly: there they are written when the last
  * reference to a context is released, which takes some seconds the first time. The default context
  * is not released: on PoCL its programs come from the cache that PoCL itself has. In the same
- * directory lies what gpu_mha_tune() measured, a small file for each device.
+ * directory lie what gpu_mha_tune() measured and what gpu-mha doctor found, a small file each for
+ * each device.
  *
  * Errors. Every function that can fail returns a gpu_mha_status. Arguments are checked before any
  * work: a refused call has written nothing. After any failure nothing is leaked and the next call
@@ -145,9 +147,18 @@ GPU_MHA_API const char *gpu_mha_last_error(void);
 GPU_MHA_API gpu_mha_error gpu_mha_last_error_info(void);
 
 /*
- * Log. The environment variable GPU_MHA_LOG (off, error, warn, info, debug; default warn) sets the
- * level; lines go to stderr unless a function is set here (NULL: stderr again). The function may
- * be called from any thread, and must not call the library.
+ * Log. The environment variable GPU_MHA_LOG sets the level, one of these words and all above it; it
+ * is read once, before the first line.
+ *   off     nothing
+ *   error   a failure that no status can tell of
+ *   warn    (default) something is not as it should be and was worked around: a variable of the
+ *           environment with a wrong value, a file that was passed over, a kernel that was replaced
+ *   info    what was chosen and what was passed over for it: device, measured shapes, verdicts
+ *   debug   every build, every refusal of a variant, every error that became a status
+ * A line is "verb object: value, rule" and goes to stderr as "gpu_mha: LEVEL: LINE", unless a
+ * function is set here (NULL: stderr again). The function may be called from any thread, also one
+ * of the driver's, one call at a time; it must not call the library, and is not called any more
+ * once it was replaced. `level` and `line` are valid during the call.
  */
 typedef void (*gpu_mha_log_fn)(void *user, const char *level, const char *line);
 GPU_MHA_API void gpu_mha_set_log(gpu_mha_log_fn fn, void *user);
@@ -420,6 +431,13 @@ typedef struct gpu_mha_buffer {
     cl_mem mem;
     uint64_t offset;
 } gpu_mha_buffer;
+
+/*
+ * The same as a variant (see "verdicts"), e.g. "fused 12,16,1,16"; "" for what is no attention, or
+ * computes nothing. Lives as long as the plan. Where a built kernel needs more than the device has,
+ * it is another one than was asked for.
+ */
+GPU_MHA_API const char *gpu_mha_plan_variant(const gpu_mha_plan *plan);
 
 /*
  * Device buffers of one run, of the plan's OpenCL context; the same fields as gpu_mha_arrays.
@@ -753,9 +771,11 @@ GPU_MHA_API gpu_mha_status gpu_mha_tune_product(gpu_mha_context *context, int64_
                                                 gpu_mha_tune_result *result);
 
 typedef enum gpu_mha_choice_source {
-    GPU_MHA_CHOICE_DEFAULT = 0,    /* the library's table */
-    GPU_MHA_CHOICE_TUNED = 1,      /* measured on this device */
-    GPU_MHA_CHOICE_ENVIRONMENT = 2 /* GPU_MHA_TILE */
+    GPU_MHA_CHOICE_DEFAULT = 0,     /* the library's table */
+    GPU_MHA_CHOICE_TUNED = 1,       /* measured on this device */
+    GPU_MHA_CHOICE_ENVIRONMENT = 2, /* GPU_MHA_TILE */
+    GPU_MHA_CHOICE_AVOIDING = 3     /* the table without what gpu-mha doctor found to fail; "staged"
+                                       where     none of the fused kernels is left */
 } gpu_mha_choice_source;
 
 /* The caller sets struct_size (or leaves it 0). */
@@ -779,6 +799,86 @@ GPU_MHA_API gpu_mha_status gpu_mha_choice_get(gpu_mha_context *context, const gp
  * "Caches"), and for a NULL context. Lives as long as the context.
  */
 GPU_MHA_API const char *gpu_mha_tuning_file(const gpu_mha_context *context);
+
+/* ---- verdicts ----------------------------------------------------------------------------- */
+
+/*
+ * A driver may compute wrong, refuse to build, crash or hang, in one of the library's kernels and
+ * not in the next. `gpu-mha doctor` tries every variant that the library has for a device, each in
+ * a process of its own, and leaves its verdicts here. From then on the library does not choose what
+ * was wrong, failed, crashed or hung: it takes another shape of the fused kernels, where none is
+ * left and the method is GPU_MHA_AUTO the staged ones, another implementation of a product; and
+ * where nothing is left, it refuses with GPU_MHA_UNSUPPORTED and a sentence that names gpu-mha
+ * doctor. What is avoided and what is taken for it stands in the log, level info. A shape that is
+ * asked for by GPU_MHA_TILE is taken all the same, with a line of level warn.
+ *
+ * A verdict is for a variant and a storage type; one on f32 counts for every type. Verdicts are
+ * kept in a file of the caches' directory (see "Caches"), one for each device, written aside and
+ * renamed. It serves the very kernels, library version, device, driver and platform that were
+ * tried, so a new driver starts without verdicts. One that is damaged or foreign is passed over
+ * with a line of level warn; that is never an error, and deleting it is safe at any time. A context
+ * reads it when it first needs it.
+ */
+
+typedef enum gpu_mha_verdict {
+    GPU_MHA_VERDICT_NONE = 0,    /* not tried */
+    GPU_MHA_VERDICT_OK = 1,      /* within the bound at the top */
+    GPU_MHA_VERDICT_REFUSED = 2, /* over a limit of the device, as the library itself says */
+    GPU_MHA_VERDICT_WRONG = 3,   /* this one and those below are avoided */
+    GPU_MHA_VERDICT_FAILED = 4,  /* a call failed: it did not build, or not run */
+    GPU_MHA_VERDICT_CRASHED = 5, /* the process ended */
+    GPU_MHA_VERDICT_HUNG = 6     /* the process had to be ended */
+} gpu_mha_verdict;
+
+/* A fixed word for a verdict, "wrong"; "unknown verdict" for anything else. Never NULL. */
+GPU_MHA_API const char *gpu_mha_verdict_text(gpu_mha_verdict verdict);
+
+/* A variant as it can be asked for. The caller sets struct_size (or leaves it 0). */
+typedef struct gpu_mha_variant_info {
+    size_t struct_size;
+    char name[64];         /* "shared 8,16,4,4,16,1,0,0", "staged 12,16,1,16", "merge", ... */
+    char tile[64];         /* of an attention: what to set GPU_MHA_TILE to; else "" */
+    gpu_mha_method method; /* of an attention: GPU_MHA_FUSED or GPU_MHA_STAGED; else GPU_MHA_AUTO */
+    unsigned types;        /* storage types that it has verdicts for: bit 1 << gpu_mha_type */
+    gpu_mha_verdict verdicts[3]; /* by gpu_mha_type, as they stand now */
+} gpu_mha_variant_info;
+
+/*
+ * The variants that the library has for the context's device, 0 <= index < count; the layer, which
+ * is made of others, comes last. On a CPU device those for GPUs are represented by their smallest.
+ * `context` NULL: the default one. GPU_MHA_INVALID: a NULL pointer, or an index that is too large.
+ */
+GPU_MHA_API gpu_mha_status gpu_mha_variant_count(gpu_mha_context *context, size_t *count);
+GPU_MHA_API gpu_mha_status gpu_mha_variant_get(gpu_mha_context *context, size_t index,
+                                               gpu_mha_variant_info *info);
+
+/*
+ * Sets the verdict of a variant for one storage type, in this context at once and in the file for
+ * those that come. *kept (may be NULL): 1 if it stands in the file; 0 if it holds for this context
+ * alone, and the log says why. Plans keep what they were made with; what the blocking calls made
+ * ready is dropped. `name` is copied; one that the library does not have is kept and does nothing.
+ * GPU_MHA_INVALID: the name is NULL, empty, not printable ASCII or over 57 bytes, or type or
+ * verdict is none of theirs.
+ */
+GPU_MHA_API gpu_mha_status gpu_mha_verdict_set(gpu_mha_context *context, const char *name,
+                                               gpu_mha_type type, gpu_mha_verdict verdict,
+                                               int *kept);
+
+/* The verdict as it stands; GPU_MHA_VERDICT_NONE for a name that has none. */
+GPU_MHA_API gpu_mha_status gpu_mha_verdict_get(gpu_mha_context *context, const char *name,
+                                               gpu_mha_type type, gpu_mha_verdict *verdict);
+
+/*
+ * Forgets all verdicts of the context's device and takes the file away; nothing is avoided then.
+ * GPU_MHA_INVALID: the file cannot be taken away; this context has forgotten them all the same.
+ */
+GPU_MHA_API gpu_mha_status gpu_mha_verdict_forget(gpu_mha_context *context);
+
+/*
+ * The path of the context's file of verdicts, whether it is there or not; "" if nothing is kept
+ * (see "Caches"), and for a NULL context. Lives as long as the context.
+ */
+GPU_MHA_API const char *gpu_mha_verdict_file(const gpu_mha_context *context);
 
 #ifdef __cplusplus
 }

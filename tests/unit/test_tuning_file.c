@@ -48,7 +48,7 @@ static void set_up(void)
     memcpy(work + sizeof work - 7, "XXXXXX", 6);
     ck_assert_ptr_nonnull(mkdtemp(work));
     ck_assert_int_eq(setenv("GPU_MHA_CACHE_DIR", work, 1), 0);
-    mha_tuning_file_open(&file, &device);
+    mha_tuning_file_open(&file, &mha_tuning_measured, &device);
     ck_assert_ptr_nonnull(file.path);
     warnings = 0;
     gpu_mha_set_log(count_warnings, NULL);
@@ -266,7 +266,7 @@ START_TEST(damage_anywhere_is_seen_and_repaired)
     assert_passed_over("it is damaged: its checksum is wrong");
     memset(bad, 0, size);
     write_file(bad, size);
-    assert_passed_over("it is no tuning file");
+    assert_passed_over("it is no file of gpu_mha");
     assert_repaired();
 }
 END_TEST
@@ -408,7 +408,7 @@ START_TEST(with_caching_off_the_values_are_the_contexts)
     ck_assert_int_eq(setenv("GPU_MHA_CACHE_DIR", off[_i], 1), 0);
     struct mha_tuned *tuned = NULL;
     struct mha_tuned_entry found;
-    ck_assert_int_eq(mha_tuned_create(&device, &tuned), GPU_MHA_OK);
+    ck_assert_int_eq(mha_tuned_create(&mha_tuning_measured, &device, &tuned), GPU_MHA_OK);
     ck_assert_ptr_null(mha_tuned_path(tuned));
     ck_assert(!mha_tuned_get(tuned, first.key, &found));
     ck_assert_int_eq(warnings, 0);
@@ -427,7 +427,7 @@ START_TEST(a_rejected_entry_is_told_once)
     struct mha_tuned_entry found;
     save(&first);
     save(&second);
-    ck_assert_int_eq(mha_tuned_create(&device, &tuned), GPU_MHA_OK);
+    ck_assert_int_eq(mha_tuned_create(&mha_tuning_measured, &device, &tuned), GPU_MHA_OK);
     ck_assert_str_eq(mha_tuned_path(tuned), file.path);
     ck_assert(mha_tuned_get(tuned, first.key, &found));
     mha_tuned_reject(tuned, &found, GPU_MHA_UNSUPPORTED, "for small problems alone");
