@@ -8,15 +8,19 @@
  *   came before, whose failure CLBlast's event would not carry on.
  * - It counts elements in 32 bits from the begin of a buffer, and its scratch buffer has no offset:
  *   it is given windows, and rows beyond its counters go into a launch of their own.
- * - Its first call compiles for seconds, so mha_gemm_warm makes one.
+ * - Its kernels have the work-groups and the local memory of the devices they were tuned on, and
+ *   ask for them when they are launched: whether a device runs them is tried before, which also
+ *   compiles them, for seconds.
  */
 #include <clblast_c.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdlib.h>
 
 #include "blas/gemm.h"
 #include "blas/window.h"
 #include "cl/verdicts.h"
+#include "core/log.h"
 
 static pthread_mutex_t clblast_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -79,6 +83,132 @@ static int64_t c_span(const struct mha_gemm_shape *s)
     return (s->M - 1) * s->c_stride + s->N;
 }
 
+/* ---- what the device runs ----------------------------------------------------------------- */
+
+/* A product of ones, whose elements must be K. */
+struct trial {
+    struct mha_gemm_shape shape;
+    size_t scratch_bytes;
+    cl_command_queue queue;
+    float *ones, *result;
+    struct operands operands; /* whole buffers */
+    cl_event event;
+};
+
+static gpu_mha_status make_operand(const struct trial *t, gpu_mha_context *context, int64_t count,
+                                   size_t scratch_bytes, struct mha_window *window)
+{
+    const size_t bytes = scratch_bytes > 0 ? scratch_bytes : (size_t)count * sizeof(float);
+    const cl_mem_flags copy = scratch_bytes > 0 ? 0 : CL_MEM_COPY_HOST_PTR;
+    cl_int code = CL_SUCCESS;
+    window->mem = clCreateBuffer(context->cl, CL_MEM_READ_WRITE | copy, bytes,
+                                 scratch_bytes > 0 ? NULL : t->ones, &code);
+    MHA_TRY_CL(code, "clCreateBuffer", "%zu bytes to try CLBlast", bytes);
+    return GPU_MHA_OK;
+}
+
+static gpu_mha_status run_trial(struct trial *t, gpu_mha_context *context)
+{
+    const struct mha_gemm_shape *s = &t->shape;
+    const int64_t size = s->M; /* of all three lengths */
+    t->ones = malloc((size_t)(size * size) * sizeof *t->ones);
+    t->result = malloc((size_t)(size * size) * sizeof *t->result);
+    MHA_RETURN_IF(t->ones == NULL || t->result == NULL, GPU_MHA_HOST_MEMORY,
+                  "no memory to try CLBlast");
+    for (int64_t i = 0; i < size * size; ++i) {
+        t->ones[i] = 1.0f;
+    }
+    MHA_TRY(make_operand(t, context, size * size, 0, &t->operands.a));
+    MHA_TRY(make_operand(t, context, size * size, 0, &t->operands.w));
+    MHA_TRY(make_operand(t, context, size * size, 0, &t->operands.c));
+    if (t->scratch_bytes > 0) {
+        MHA_TRY(make_operand(t, context, 0, t->scratch_bytes, &t->operands.scratch));
+    }
+    MHA_TRY(multiply(t->queue, s, &t->operands, &t->event));
+    MHA_TRY_CL(clEnqueueReadBuffer(t->queue, t->operands.c.mem, CL_TRUE, 0,
+                                   (size_t)(size * size) * sizeof *t->result, t->result, 1,
+                                   &t->event, NULL),
+               "clEnqueueReadBuffer", "a product of CLBlast");
+    for (int64_t i = 0; i < size * size; ++i) {
+        MHA_RETURN_IF(t->result[i] != (float)size, GPU_MHA_BLAS,
+                      "a product of CLBlast has the element %g, which must be %" PRId64,
+                      (double)t->result[i], size);
+    }
+    return GPU_MHA_OK;
+}
+
+static gpu_mha_status try_size(gpu_mha_context *context, int64_t size, size_t scratch)
+{
+    struct trial t = {.shape = {size, size, size, size, size, size}, .scratch_bytes = scratch};
+    cl_int code = CL_SUCCESS;
+    t.queue = clCreateCommandQueue(context->cl, context->device.id, 0, &code);
+    MHA_TRY_CL(code, "clCreateCommandQueue", "trying CLBlast");
+    const gpu_mha_status status = run_trial(&t, context);
+    if (t.event != NULL) {
+        clReleaseEvent(t.event);
+    }
+    clFinish(t.queue); /* before what a failed run may still read is gone */
+    close_operands(&t.operands);
+    clReleaseCommandQueue(t.queue);
+    free(t.ones);
+    free(t.result);
+    return status;
+}
+
+/*
+ * The kernels for small products, or those for large ones: the smallest of these, once with lengths
+ * that fill tiles and once with lengths that do not, which takes other kernels for the copies.
+ */
+static gpu_mha_status try_kernels(gpu_mha_context *context, int large)
+{
+    enum { LARGEST = 4096 };
+    if (!large) {
+        return try_size(context, 3, 0);
+    }
+    for (int64_t size = 64; size <= LARGEST; size *= 2) {
+        const int64_t lengths[2] = {size, size + 1};
+        size_t bytes[2] = {0, 0};
+        for (int n = 0; n < 2; ++n) {
+            const int64_t e = lengths[n];
+            const struct mha_gemm_shape s = {e, e, e, e, e, e};
+            MHA_TRY(scratch_bytes(context->queue, &s, &bytes[n]));
+        }
+        if (bytes[0] > 0 && bytes[1] > 0) {
+            MHA_TRY(try_size(context, lengths[0], bytes[0]));
+            return try_size(context, lengths[1], bytes[1]);
+        }
+    }
+    return GPU_MHA_OK;
+}
+
+/* Bits of context->clblast, the second of each pair for large products. */
+enum { RUNS = 1, FAILS = 4 };
+
+/* GPU_MHA_UNSUPPORTED if CLBlast's kernels do not run on the device. Tried once per context. */
+static gpu_mha_status check_runs(gpu_mha_context *context, int large)
+{
+    const int known = atomic_load(&context->clblast) >> large;
+    if (known & RUNS) {
+        return GPU_MHA_OK;
+    }
+    if (!(known & FAILS)) {
+        mha_error_attempt();
+        const gpu_mha_status status = try_kernels(context, large);
+        if (status == GPU_MHA_HOST_MEMORY) {
+            return mha_error_attempt_failed();
+        }
+        const char *why = mha_error_attempt_end();
+        atomic_fetch_or(&context->clblast, (status == GPU_MHA_OK ? RUNS : FAILS) << large);
+        if (status == GPU_MHA_OK) {
+            return GPU_MHA_OK;
+        }
+        mha_log(MHA_LOG_WARN, "leave out CLBlast for %s products: %s", large ? "large" : "small",
+                why);
+    }
+    return mha_error_set(GPU_MHA_UNSUPPORTED, "CLBlast does not run on the device %s",
+                         context->device.name);
+}
+
 /* Halves the rows of a launch until CLBlast can count all of its elements. */
 static gpu_mha_status prepare(gpu_mha_context *context, struct mha_gemm *gemm)
 {
@@ -101,7 +231,7 @@ static gpu_mha_status prepare(gpu_mha_context *context, struct mha_gemm *gemm)
         gemm->rows = s.M;
         s.M = mha_size_ceil_div(s.M, 2);
     }
-    return GPU_MHA_OK;
+    return check_runs(context, gemm->scratch_bytes > 0);
 }
 
 /*
@@ -176,43 +306,4 @@ static gpu_mha_status launch(struct mha_gemm *gemm, struct mha_chain *chain, gpu
     return GPU_MHA_OK;
 }
 
-/*
- * The smallest product there is: CLBlast's first call on a context builds all kernels of the
- * routine, whatever the shape.
- */
-static gpu_mha_status warm(gpu_mha_context *context)
-{
-    const struct mha_gemm_shape s = {1, 1, 1, 1, 1, 1};
-    const char *call = "clCreateCommandQueue";
-    gpu_mha_status status = GPU_MHA_OK;
-    cl_int code = CL_SUCCESS;
-    cl_mem mem = NULL;
-    cl_event event = NULL;
-    cl_command_queue queue = clCreateCommandQueue(context->cl, context->device.id, 0, &code);
-    if (code == CL_SUCCESS) {
-        call = "clCreateBuffer";
-        mem = clCreateBuffer(context->cl, CL_MEM_READ_WRITE, 3 * sizeof(float), NULL, &code);
-    }
-    if (code == CL_SUCCESS) {
-        const struct operands o = {{mem, 0}, {mem, 1}, {mem, 2}, {NULL, 0}};
-        status = multiply(queue, &s, &o, &event);
-    }
-    if (event != NULL) {
-        call = "clWaitForEvents";
-        code = clWaitForEvents(1, &event);
-        clReleaseEvent(event);
-    }
-    if (code != CL_SUCCESS) {
-        status = mha_error_cl(code, call, "trying CLBlast");
-    }
-    if (mem != NULL) {
-        clReleaseMemObject(mem);
-    }
-    if (queue != NULL) {
-        clReleaseCommandQueue(queue);
-    }
-    return status;
-}
-
-const struct mha_gemm_kind mha_gemm_clblast = {"CLBlast", MHA_VARIANT_CLBLAST, 0, prepare, warm,
-                                               launch};
+const struct mha_gemm_kind mha_gemm_clblast = {"CLBlast", MHA_VARIANT_CLBLAST, 0, prepare, launch};

@@ -4,10 +4,32 @@
 #include <inttypes.h>
 
 #include "cl/verdicts.h"
+#include "core/log.h"
 
 static int64_t span(int64_t rows, int64_t stride, int64_t columns)
 {
     return rows == 0 ? 0 : mha_size_add(mha_size_mul(rows - 1, stride), columns);
+}
+
+/* Without measurement: the first that the device runs, of those that are not to be avoided. */
+static gpu_mha_status prepare_default(gpu_mha_context *context, const struct mha_gemm_shape *shape,
+                                      struct mha_gemm *gemm)
+{
+    int sound = 0;
+    const struct mha_gemm_kind *kind = mha_gemm_candidate(&context->device, 0, &sound);
+    MHA_TRY(mha_verdict_check(&context->device, kind->variant, 0));
+    if (sound < 2) {
+        return mha_gemm_prepare_with(kind, context, shape, gemm);
+    }
+    mha_error_attempt();
+    const gpu_mha_status status = mha_gemm_prepare_with(kind, context, shape, gemm);
+    if (status != GPU_MHA_UNSUPPORTED) {
+        return status == GPU_MHA_OK ? (mha_error_attempt_end(), status)
+                                    : mha_error_attempt_failed();
+    }
+    const struct mha_gemm_kind *other = mha_gemm_candidate(&context->device, 1, NULL);
+    mha_log(MHA_LOG_INFO, "replace %s by %s: %s", kind->name, other->name, mha_error_attempt_end());
+    return mha_gemm_prepare_with(other, context, shape, gemm);
 }
 
 gpu_mha_status mha_gemm_prepare(gpu_mha_context *context, const struct mha_gemm_shape *shape,
@@ -16,16 +38,14 @@ gpu_mha_status mha_gemm_prepare(gpu_mha_context *context, const struct mha_gemm_
     struct mha_tuned_entry entry;
     const struct mha_gemm_kind *kind = mha_gemm_kind_for(context, &entry);
     if (entry.key[0] == '\0') {
-        MHA_TRY(mha_verdict_check(&context->device, kind->variant, 0));
-        return mha_gemm_prepare_with(kind, context, shape, gemm);
+        return prepare_default(context, shape, gemm);
     }
     /* A measured one is never the reason for a failure: the default gets its turn. */
     mha_error_attempt();
     const gpu_mha_status status = mha_gemm_prepare_with(kind, context, shape, gemm);
     const char *why = mha_error_attempt_end();
     if (status != GPU_MHA_OK) {
-        kind = mha_gemm_candidate(&context->device, 0, NULL);
-        MHA_TRY(mha_gemm_prepare_with(kind, context, shape, gemm));
+        MHA_TRY(prepare_default(context, shape, gemm));
         mha_tuned_reject(context->tuned, &entry, status, why);
     }
     return GPU_MHA_OK;
@@ -54,11 +74,6 @@ gpu_mha_status mha_gemm_prepare_with(const struct mha_gemm_kind *kind, gpu_mha_c
         mha_gemm_destroy(gemm);
     }
     return status;
-}
-
-gpu_mha_status mha_gemm_warm(gpu_mha_context *context, const struct mha_gemm *gemm)
-{
-    return gemm->kind == NULL ? GPU_MHA_OK : gemm->kind->warm(context);
 }
 
 gpu_mha_status mha_gemm_launch(struct mha_gemm *gemm, struct mha_chain *chain, gpu_mha_buffer a,

@@ -24,7 +24,6 @@ struct mha_gemm_kind {
     const char *variant; /* as gpu-mha doctor knows it */
     int adds_bias;       /* launch takes a bias */
     gpu_mha_status (*prepare)(gpu_mha_context *context, struct mha_gemm *gemm);
-    gpu_mha_status (*warm)(gpu_mha_context *context);
     gpu_mha_status (*launch)(struct mha_gemm *gemm, struct mha_chain *chain, gpu_mha_buffer a,
                              gpu_mha_buffer w, gpu_mha_buffer bias, gpu_mha_buffer c,
                              gpu_mha_buffer scratch);
@@ -44,7 +43,11 @@ struct mha_gemm {
     struct mha_kernel pack, product;
 };
 
-/* M and N may be 0, K is at least 1. GPU_MHA_UNSUPPORTED: too large for every implementation. */
+/*
+ * M and N may be 0, K is at least 1. GPU_MHA_UNSUPPORTED: too large for every implementation. One
+ * that does not run on the device gives way to the other. Compiles all that a launch needs, which
+ * may take seconds.
+ */
 gpu_mha_status mha_gemm_prepare(gpu_mha_context *context, const struct mha_gemm_shape *shape,
                                 struct mha_gemm *gemm);
 
@@ -74,12 +77,6 @@ const struct mha_gemm_kind *mha_gemm_kind_for(gpu_mha_context *context,
                                               struct mha_tuned_entry *entry);
 
 void mha_gemm_destroy(struct mha_gemm *gemm); /* NULL-safe, also for a zeroed struct */
-
-/*
- * Compiles what mha_gemm_launch would otherwise compile on its first use, which may take seconds.
- * A caller that launches at once need not.
- */
-gpu_mha_status mha_gemm_warm(gpu_mha_context *context, const struct mha_gemm *gemm);
 
 /*
  * Puts the product on the chain. `bias` (N) is added to every row of C; without one, and wherever

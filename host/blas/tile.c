@@ -95,13 +95,6 @@ static gpu_mha_status prepare(gpu_mha_context *context, struct mha_gemm *gemm)
     return build(context, &tile, gemm);
 }
 
-/* The kernels are built when they are prepared. */
-static gpu_mha_status warm(gpu_mha_context *context)
-{
-    (void)context;
-    return GPU_MHA_OK;
-}
-
 static gpu_mha_status launch(struct mha_gemm *gemm, struct mha_chain *chain, gpu_mha_buffer a,
                              gpu_mha_buffer w, gpu_mha_buffer bias, gpu_mha_buffer c,
                              gpu_mha_buffer scratch)
@@ -136,4 +129,4 @@ static gpu_mha_status launch(struct mha_gemm *gemm, struct mha_chain *chain, gpu
     return mha_chain_launch(chain, &gemm->product, items, product, 5);
 }
 
-const struct mha_gemm_kind mha_gemm_tile = {"tile", MHA_VARIANT_TILE, 1, prepare, warm, launch};
+const struct mha_gemm_kind mha_gemm_tile = {"tile", MHA_VARIANT_TILE, 1, prepare, launch};

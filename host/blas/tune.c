@@ -98,7 +98,6 @@ static gpu_mha_status prepare(void *state, int index, cl_command_queue queue, in
     }
     MHA_TRY(mha_gemm_prepare_with(mha_gemm_candidate(&job->context->device, index, NULL),
                                   job->context, s, gemm));
-    MHA_TRY(mha_gemm_warm(job->context, gemm));
     MHA_TRY(reserve_scratch(job, gemm->scratch_bytes));
     const cl_uint nan_bits = 0x7fc00000u;
     MHA_TRY_CL(clEnqueueFillBuffer(queue, job->c, &nan_bits, sizeof nan_bits, 0,

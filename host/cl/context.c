@@ -71,6 +71,7 @@ static gpu_mha_status create_around(cl_context cl, const struct mha_device *devi
         return mha_error_set(GPU_MHA_HOST_MEMORY, "no memory for the lock of a context");
     }
     atomic_init(&made->references, 1);
+    atomic_init(&made->clblast, 0);
     made->pid = getpid();
     made->device = *device;
     /* The id stands for a reference to give back, which only fill() takes. */

@@ -18,6 +18,7 @@ struct gpu_mha_context {
     struct mha_device device;
     struct mha_program_cache *programs;
     struct mha_tuned *tuned; /* what was measured on the device; device.verdicts is its twin */
+    atomic_int clblast;      /* what host/blas found out about CLBlast here */
     cl_command_queue queue;  /* in-order, for the blocking calls; guarded by queue_lock */
     pthread_mutex_t queue_lock;
     struct mha_recent *recent; /* of the blocking calls; NULL until used; guarded by queue_lock */

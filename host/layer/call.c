@@ -130,7 +130,7 @@ static gpu_mha_status prepare(const struct call *call, gpu_mha_context *context,
     }
     gpu_mha_layer_desc desc = key->layer;
     desc.attention = &key->attention;
-    MHA_TRY(mha_layer_create(context, &desc, 0, layer));
+    MHA_TRY(mha_layer_create(context, &desc, layer));
     return mha_recent_keep(context, &mha_layer_operation, key, sizeof *key, *layer);
 }
 

@@ -15,7 +15,7 @@ gpu_mha_status gpu_mha_layer_plan_create(gpu_mha_context *context, const gpu_mha
     *plan = NULL;
     MHA_TRY(mha_context_resolve(context, &context));
     struct mha_layer *layer = NULL;
-    MHA_TRY(mha_layer_create(context, desc, 1, &layer));
+    MHA_TRY(mha_layer_create(context, desc, &layer));
     char text[160];
     mha_layer_text(layer, text, sizeof text);
     return mha_plan_create(context, &mha_layer_operation, layer, layer->workspace_bytes, text,

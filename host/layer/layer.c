@@ -34,7 +34,7 @@ static unsigned types_of(const struct mha_layer_problem *p)
     return types;
 }
 
-static gpu_mha_status prepare(struct mha_layer *layer, gpu_mha_context *context, int warm)
+static gpu_mha_status prepare(struct mha_layer *layer, gpu_mha_context *context)
 {
     const struct mha_layer_problem *p = &layer->problem;
     const unsigned types = types_of(p);
@@ -47,9 +47,6 @@ static gpu_mha_status prepare(struct mha_layer *layer, gpu_mha_context *context,
         const struct mha_linear *map = &p->maps[m];
         const struct mha_gemm_shape shape = {map->M, map->N, map->K, map->K, map->K, map->N};
         MHA_TRY(mha_gemm_prepare(context, &shape, &layer->gemms[m]));
-        if (warm) {
-            MHA_TRY(mha_gemm_warm(context, &layer->gemms[m]));
-        }
     }
     MHA_TRY(mha_layer_carve(layer, &context->device));
     if (!needs_conversion(layer)) {
@@ -60,14 +57,14 @@ static gpu_mha_status prepare(struct mha_layer *layer, gpu_mha_context *context,
                              &none, layer->attention->variant.shape.tile.local, &layer->convert);
 }
 
-gpu_mha_status mha_layer_create(gpu_mha_context *context, const gpu_mha_layer_desc *desc, int warm,
+gpu_mha_status mha_layer_create(gpu_mha_context *context, const gpu_mha_layer_desc *desc,
                                 struct mha_layer **layer)
 {
     struct mha_layer *made = calloc(1, sizeof *made);
     MHA_RETURN_IF(made == NULL, GPU_MHA_HOST_MEMORY, "no memory for a layer");
     gpu_mha_status status = mha_layer_read(desc, &made->problem);
     if (status == GPU_MHA_OK) {
-        status = prepare(made, context, warm);
+        status = prepare(made, context);
     }
     if (status != GPU_MHA_OK) {
         mha_layer_destroy(made);

@@ -51,8 +51,7 @@ struct mha_layer {
 
 extern const struct mha_operation mha_layer_operation;
 
-/* `warm` = 1: the first launch compiles nothing of the products any more. */
-gpu_mha_status mha_layer_create(gpu_mha_context *context, const gpu_mha_layer_desc *desc, int warm,
+gpu_mha_status mha_layer_create(gpu_mha_context *context, const gpu_mha_layer_desc *desc,
                                 struct mha_layer **layer);
 void mha_layer_destroy(struct mha_layer *layer); /* NULL-safe */
 

@@ -75,8 +75,7 @@ static bool open_product(struct product *one, struct mha_bench_device *device,
         mha_report("%s does not fit the pool of %zu bytes", text, device->pool_bytes[0]);
         return false;
     }
-    if (mha_gemm_prepare_with(kind, device->context, &one->shape, &one->gemm) != GPU_MHA_OK ||
-        mha_gemm_warm(device->context, &one->gemm) != GPU_MHA_OK) {
+    if (mha_gemm_prepare_with(kind, device->context, &one->shape, &one->gemm) != GPU_MHA_OK) {
         mha_report_library_error(text);
         return false;
     }

@@ -170,7 +170,6 @@ void product_prepare(struct mha_gemm *gemm, const struct mha_gemm_kind *kind,
     const struct mha_gemm_shape shape = {a->rows,   w->rows,   a->columns,
                                          a->stride, w->stride, c->stride};
     ASSERT_OK(mha_gemm_prepare_with(kind, product_context, &shape, gemm));
-    ASSERT_OK(mha_gemm_warm(product_context, gemm));
 }
 
 void product_check(const struct matrix *a, const struct matrix *w, const struct matrix *bias,
