@@ -11,9 +11,8 @@ static int64_t span(int64_t rows, int64_t stride, int64_t columns)
     return rows == 0 ? 0 : mha_size_add(mha_size_mul(rows - 1, stride), columns);
 }
 
-/* Without measurement: the first that the device runs, of those that are not to be avoided. */
-static gpu_mha_status prepare_default(gpu_mha_context *context, const struct mha_gemm_shape *shape,
-                                      struct mha_gemm *gemm)
+gpu_mha_status mha_gemm_prepare_default(gpu_mha_context *context,
+                                        const struct mha_gemm_shape *shape, struct mha_gemm *gemm)
 {
     int sound = 0;
     const struct mha_gemm_kind *kind = mha_gemm_candidate(&context->device, 0, &sound);
@@ -38,14 +37,14 @@ gpu_mha_status mha_gemm_prepare(gpu_mha_context *context, const struct mha_gemm_
     struct mha_tuned_entry entry;
     const struct mha_gemm_kind *kind = mha_gemm_kind_for(context, &entry);
     if (entry.key[0] == '\0') {
-        return prepare_default(context, shape, gemm);
+        return mha_gemm_prepare_default(context, shape, gemm);
     }
     /* A measured one is never the reason for a failure: the default gets its turn. */
     mha_error_attempt();
     const gpu_mha_status status = mha_gemm_prepare_with(kind, context, shape, gemm);
     const char *why = mha_error_attempt_end();
     if (status != GPU_MHA_OK) {
-        MHA_TRY(prepare_default(context, shape, gemm));
+        MHA_TRY(mha_gemm_prepare_default(context, shape, gemm));
         mha_tuned_reject(context->tuned, &entry, status, why);
     }
     return GPU_MHA_OK;
