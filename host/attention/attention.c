@@ -73,7 +73,8 @@ static struct mha_params params_of(const struct mha_problem *p, const struct mha
     return k;
 }
 
-static gpu_mha_status carve(struct mha_attention *a, const struct mha_device *device)
+/* Lays out the workspace. Returns its bytes, which need not fit the machine. */
+static int64_t lay_out(struct mha_attention *a)
 {
     const gpu_mha_desc *d = &a->problem.desc;
     const struct mha_variant *v = &a->variant;
@@ -94,13 +95,31 @@ static gpu_mha_status carve(struct mha_attention *a, const struct mha_device *de
     if (v->shape.path == MHA_PATH_STAGED) {
         k->score_rows = mha_carve(&carver, mha_size_mul(rows, k->score_pitch));
     }
-    MHA_RETURN_IF(!mha_size_fits(carver.bytes) || (cl_ulong)carver.bytes > device->max_alloc_bytes,
-                  GPU_MHA_UNSUPPORTED,
+    return carver.bytes;
+}
+
+static int fits(int64_t bytes, const struct mha_device *device)
+{
+    return mha_size_fits(bytes) && (cl_ulong)bytes <= device->max_alloc_bytes;
+}
+
+/* Splits make a call faster and its workspace larger: where that is too large, there are none. */
+static gpu_mha_status carve(struct mha_attention *a, const struct mha_device *device)
+{
+    int64_t bytes = lay_out(a);
+    if (a->variant.splits > 1 && !fits(bytes, device)) {
+        mha_log(MHA_LOG_INFO,
+                "lower splits from %" PRId64 " to 1: a workspace of %" PRId64 " bytes",
+                a->variant.splits, bytes);
+        a->variant.splits = a->params.splits = 1;
+        bytes = lay_out(a);
+    }
+    MHA_RETURN_IF(!fits(bytes, device), GPU_MHA_UNSUPPORTED,
                   "the workspace of the %s method is %" PRId64
                   " bytes: the device allocates at most %" PRIu64,
-                  v->shape.path == MHA_PATH_STAGED ? "staged" : "fused", carver.bytes,
+                  a->variant.shape.path == MHA_PATH_STAGED ? "staged" : "fused", bytes,
                   (uint64_t)device->max_alloc_bytes);
-    a->workspace_bytes = (size_t)carver.bytes;
+    a->workspace_bytes = (size_t)bytes;
     return GPU_MHA_OK;
 }
 
@@ -109,12 +128,12 @@ static gpu_mha_status make_slopes(struct mha_attention *a, gpu_mha_context *cont
 {
     gpu_mha_status status = GPU_MHA_OK;
     const int64_t count = a->problem.desc.alibi == GPU_MHA_ALIBI_AUTO ? a->problem.desc.H : 4;
+    const int64_t bytes = mha_size_mul(count, (int64_t)sizeof(float));
     /* Before the host takes the memory for them, and the time. */
-    MHA_RETURN_IF((cl_ulong)count > context->device.max_alloc_bytes / sizeof(float),
-                  GPU_MHA_UNSUPPORTED,
-                  "H is %" PRId64 ": its ALiBi slopes are floats, and the device allocates at most "
-                  "%" PRIu64 " bytes",
-                  count, (uint64_t)context->device.max_alloc_bytes);
+    MHA_RETURN_IF(!fits(bytes, &context->device), GPU_MHA_UNSUPPORTED,
+                  "the ALiBi slopes of %" PRId64 " heads are %" PRId64
+                  " bytes: the device allocates at most %" PRIu64,
+                  count, bytes, (uint64_t)context->device.max_alloc_bytes);
     float *slopes = calloc((size_t)count, sizeof *slopes);
     if (slopes == NULL) {
         status = mha_error_set(GPU_MHA_HOST_MEMORY, "no memory for %" PRId64 " slopes", count);
@@ -188,7 +207,10 @@ static gpu_mha_status try_gpu_shapes(struct mha_attention *a, gpu_mha_context *c
         mha_error_attempt();
         const gpu_mha_status status = try_variant(a, context);
         *done = status == GPU_MHA_OK;
-        if (status != GPU_MHA_OK && status != GPU_MHA_UNSUPPORTED && status != GPU_MHA_BUILD) {
+        /* Some drivers call a kernel too large CL_OUT_OF_RESOURCES. */
+        const int gives_way = status == GPU_MHA_UNSUPPORTED || status == GPU_MHA_BUILD ||
+                              status == GPU_MHA_DEVICE_MEMORY;
+        if (!*done && !gives_way) {
             return mha_error_attempt_failed();
         }
         const char *why = mha_error_attempt_end();

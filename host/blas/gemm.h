@@ -51,8 +51,10 @@ struct mha_gemm {
 gpu_mha_status mha_gemm_prepare(gpu_mha_context *context, const struct mha_gemm_shape *shape,
                                 struct mha_gemm *gemm);
 
-/* The same as if nothing had been measured: the first implementation that the device runs,
- * of those that are not to be avoided. */
+/*
+ * The same as if nothing had been measured: the first implementation that the device runs, of those
+ * that are not to be avoided.
+ */
 gpu_mha_status mha_gemm_prepare_default(gpu_mha_context *context,
                                         const struct mha_gemm_shape *shape, struct mha_gemm *gemm);
 

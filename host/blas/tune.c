@@ -91,8 +91,7 @@ static gpu_mha_status run(void *state, int index, cl_command_queue queue, uint64
 
 static const struct mha_gemm_kind *kind_of(const struct job *job, int entrant)
 {
-    return mha_gemm_candidate(&job->context->device, (job->first + entrant) % job->sound,
-                              NULL);
+    return mha_gemm_candidate(&job->context->device, (job->first + entrant) % job->sound, NULL);
 }
 
 static gpu_mha_status find_first(struct job *job)

@@ -1,9 +1,10 @@
 /* Kernels and chains of launches. */
 #include "cl/kernel.h"
 
+#include <inttypes.h>
 #include <string.h>
 
-/* What the compiler fixed and allows on this device. */
+/* What the compiler fixed and allows on this device. A launch beyond it would fail too late. */
 static gpu_mha_status read_limits(struct mha_kernel *kernel, const struct mha_device *device,
                                   size_t *limit, size_t *compiled)
 {
@@ -17,6 +18,13 @@ static gpu_mha_status read_limits(struct mha_kernel *kernel, const struct mha_de
                "clGetKernelWorkGroupInfo", "CL_KERNEL_COMPILE_WORK_GROUP_SIZE of kernel %s",
                kernel->name);
     *compiled = sizes[0];
+    cl_ulong local = 0;
+    MHA_TRY_CL(clGetKernelWorkGroupInfo(kernel->cl, device->id, CL_KERNEL_LOCAL_MEM_SIZE,
+                                        sizeof local, &local, NULL),
+               "clGetKernelWorkGroupInfo", "CL_KERNEL_LOCAL_MEM_SIZE of kernel %s", kernel->name);
+    MHA_RETURN_IF(local > device->local_bytes, GPU_MHA_UNSUPPORTED,
+                  "kernel %s takes %" PRIu64 " bytes of local memory, this device has %" PRIu64,
+                  kernel->name, (uint64_t)local, (uint64_t)device->local_bytes);
     if (*limit > device->max_work_group_size) {
         *limit = device->max_work_group_size;
     }
