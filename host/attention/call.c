@@ -96,6 +96,7 @@ static gpu_mha_status run(struct call *call, gpu_mha_context *context)
     struct mha_attention *attention = NULL;
     MHA_TRY(prepare(call, context, &attention));
     call->arrays[WORKSPACE] = mha_transfer_scratch("workspace", attention->workspace_bytes);
+    MHA_TRY(mha_transfers_fit(call->arrays, ARRAYS, &context->device));
     for (int a = 0; a < ARRAYS; ++a) {
         MHA_TRY(mha_transfer_upload(&call->arrays[a], context->cl));
     }

@@ -117,8 +117,12 @@ static gpu_mha_status find_device(const cl_device_id *devices, size_t count, cl_
         }
         cl_device_id parent = NULL;
         if (!*found) {
-            MHA_TRY_CL(clGetDeviceInfo(id, CL_DEVICE_PARENT_DEVICE, sizeof parent, &parent, NULL),
-                       "clGetDeviceInfo", "CL_DEVICE_PARENT_DEVICE");
+            const cl_int code =
+                clGetDeviceInfo(id, CL_DEVICE_PARENT_DEVICE, sizeof parent, &parent, NULL);
+            /* Before OpenCL 1.2 there is no such query, and no device is a part of another. */
+            if (code != CL_SUCCESS && code != CL_INVALID_VALUE) {
+                return mha_error_cl(code, "clGetDeviceInfo", "CL_DEVICE_PARENT_DEVICE");
+            }
         }
         id = parent;
     }

@@ -1,6 +1,7 @@
 /* Gather, copy, scatter: what stands between host arrays and device buffers. */
 #include "cl/transfer.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -118,6 +119,24 @@ static void copy_view(unsigned char *to, const struct mha_view *to_view, const u
             }
         }
     }
+}
+
+gpu_mha_status mha_transfers_fit(const struct mha_transfer *transfers, int count,
+                                 const struct mha_device *device)
+{
+    int64_t all = 0;
+    for (int i = 0; i < count; ++i) {
+        const struct mha_transfer *t = &transfers[i];
+        const int64_t bytes = mha_size_mul(t->span, (int64_t)t->host.element_bytes);
+        MHA_RETURN_IF((cl_ulong)bytes > device->max_alloc_bytes, GPU_MHA_UNSUPPORTED,
+                      "%s takes %" PRId64 " bytes: the device allocates at most %" PRIu64, t->name,
+                      bytes, (uint64_t)device->max_alloc_bytes);
+        all = mha_size_add(all, bytes);
+    }
+    MHA_RETURN_IF((cl_ulong)all > device->global_bytes, GPU_MHA_UNSUPPORTED,
+                  "the arrays of the call take %" PRId64 " bytes: the device has %" PRIu64, all,
+                  (uint64_t)device->global_bytes);
+    return GPU_MHA_OK;
 }
 
 gpu_mha_status mha_transfer_upload(struct mha_transfer *t, cl_context cl)

@@ -5,6 +5,7 @@
 #ifndef MHA_CL_TRANSFER_H
 #define MHA_CL_TRANSFER_H
 
+#include "cl/device.h"
 #include "cl/kernel.h"
 #include "core/tensor.h"
 
@@ -38,6 +39,13 @@ struct mha_transfer mha_transfer_scratch(const char *name, size_t bytes);
 
 /* Lays out the device side, and checks that the pointer is there if and only if it must be. */
 gpu_mha_status mha_transfer_plan(struct mha_transfer *transfer);
+
+/*
+ * GPU_MHA_UNSUPPORTED where a device buffer, or all of them together, are more than the device has.
+ * All have been planned.
+ */
+gpu_mha_status mha_transfers_fit(const struct mha_transfer *transfers, int count,
+                                 const struct mha_device *device);
 
 /* Makes the device buffer, filled from `input` if there is one. */
 gpu_mha_status mha_transfer_upload(struct mha_transfer *transfer, cl_context cl);

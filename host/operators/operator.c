@@ -267,6 +267,7 @@ static gpu_mha_status run(gpu_mha_context *context, const struct mha_operator *o
     struct mha_operator placed = *op;
     cl_mem memory[MHA_OPERANDS_MAX];
     MHA_TRY(get_kernel(context, op, &kernel));
+    MHA_TRY(mha_transfers_fit(transfers, op->operand_count, &context->device));
     for (int i = 0; i < op->operand_count; ++i) {
         MHA_TRY(mha_transfer_upload(&transfers[i], context->cl));
         memory[i] = transfers[i].mem;
