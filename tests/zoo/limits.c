@@ -159,6 +159,14 @@ static cl_int CL_API_CALL build_program(cl_program program, cl_uint count, const
     if (language(options) > (zoo->version > 20 ? 20 : zoo->version)) {
         return CL_INVALID_BUILD_OPTIONS;
     }
+    char plain[2048];
+    const char *given = options != NULL ? options : "";
+    const char *slow = getenv("MHA_ZOO_LONG");
+    if ((slow == NULL || *slow == '\0') &&
+        strlen(given) + sizeof " -cl-opt-disable" <= sizeof plain) {
+        snprintf(plain, sizeof plain, "%s -cl-opt-disable", given);
+        options = plain;
+    }
     const cl_int code = zoo_next->clBuildProgram(program, count, ids, options, notify, user);
     if (code == CL_SUCCESS && zoo->refusal != ZOO_AT_LAUNCH && count > 0 && ids != NULL &&
         is_too_large(zoo, program, ids[0])) {
