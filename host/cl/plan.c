@@ -82,17 +82,23 @@ static gpu_mha_status check_queue(const gpu_mha_plan *plan, cl_command_queue que
     return GPU_MHA_OK;
 }
 
-/* Drivers that do not look at an event's context would wait for it for ever. */
+/* Drivers that do not look at an event's context, or that it has failed, would wait for ever. */
 static gpu_mha_status check_wait_list(const gpu_mha_plan *plan, cl_uint wait_count,
                                       const cl_event *wait)
 {
     for (cl_uint i = 0; i < wait_count; ++i) {
         cl_context cl = NULL;
+        cl_int state = CL_COMPLETE;
         MHA_INVALID_IF(wait[i] == NULL, "wait[%u] is NULL: an event is needed", i);
         MHA_TRY_CL(clGetEventInfo(wait[i], CL_EVENT_CONTEXT, sizeof cl, (void *)&cl, NULL),
                    "clGetEventInfo", "asking for the context of wait[%u]", i);
         MHA_INVALID_IF(cl != plan->context->cl,
                        "wait[%u] is of another OpenCL context than the plan's", i);
+        MHA_TRY_CL(
+            clGetEventInfo(wait[i], CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL),
+            "clGetEventInfo", "asking for the state of wait[%u]", i);
+        MHA_TRY_CL(state < 0 ? CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST : CL_SUCCESS,
+                   "clGetEventInfo", "wait[%u] has ended with %d", i, (int)state);
     }
     return GPU_MHA_OK;
 }

@@ -462,7 +462,10 @@ typedef struct gpu_mha_buffers {
  * `event`, if not NULL, receives an event on success, always: it completes with the last command
  * and the caller releases it. Nothing is allocated on the device. Buffers too small for their
  * strides are refused. On failure `*event` is NULL, and commands already put on the queue write at
- * most the workspace and the outputs.
+ * most the workspace and the outputs. An event of `wait` that ends with an error makes `*event` end
+ * with one, and the outputs are undefined; one that has done so before the call is refused with
+ * GPU_MHA_OPENCL and CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST. (PoCL 3.1 aborts the process
+ * when two commands fail in a row.)
  */
 GPU_MHA_API gpu_mha_status gpu_mha_enqueue(gpu_mha_plan *plan, cl_command_queue queue,
                                            const gpu_mha_buffers *buffers, cl_uint wait_count,
