@@ -153,7 +153,7 @@ gpu_mha_status gpu_mha_device_count(size_t *count)
 }
 
 /* 1 if the device is the one that a selector NULL stands for. */
-static int is_default(const struct mha_device_list *list, size_t index)
+static int is_default(struct mha_device_list *list, size_t index)
 {
     static atomic_flag told = ATOMIC_FLAG_INIT;
     const char *selector = mha_device_default_selector();

@@ -21,8 +21,7 @@ END_TEST
 
 START_TEST(each_command_has_help)
 {
-    static const char *const commands[] = {"info", "run",    "verify", "bench",
-                                           "tune", "demo"};
+    static const char *const commands[] = {"info", "run", "verify", "bench", "tune", "demo"};
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         char usage[64];
         snprintf(usage, sizeof usage, "Usage: gpu-mha %s", commands[i]);

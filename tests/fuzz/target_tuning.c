@@ -104,7 +104,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         unsetenv("GPU_MHA_TILE");
         fake_devices(&fake_cpu, 1, 1);
         FUZZ_ASSERT(mha_device_query(fake_device_id(), &device) == GPU_MHA_OK);
-        mha_tuning_file_open(&file, &device);
+        mha_tuning_file_open(&file, &mha_tuning_measured, &device);
         FUZZ_ASSERT(file.path != NULL);
         gpu_mha_set_log(count_lines, NULL);
     }
