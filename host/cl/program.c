@@ -203,7 +203,8 @@ static struct program *find_or_add(struct mha_program_cache *cache, const char *
 static gpu_mha_status complete_options(const struct mha_program_cache *cache,
                                        const struct mha_options *options, struct mha_options *all)
 {
-    mha_strbuf_printf(&all->text, "-cl-std=CL1.2");
+    /* Some drivers print to stderr, of an application, what their compiler warns of. */
+    mha_strbuf_printf(&all->text, "-cl-std=CL1.2 -w");
     mha_options_flag(all, "MHA_HAS_FMA", cache->has_fma);
     if (options) {
         mha_strbuf_printf(&all->text, "%s", mha_strbuf_text(&options->text));

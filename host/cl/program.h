@@ -19,10 +19,10 @@ gpu_mha_status mha_program_cache_create(cl_context cl, const struct mha_device *
 void mha_program_cache_destroy(struct mha_program_cache *cache);
 
 /*
- * The program of kernels/<file> (e.g. "fused.cl") with `options`, built with -cl-std=CL1.2 and the
- * definitions that every kernel gets (MHA_HAS_FMA). `#include "common/..."` is expanded from the
- * embedded files, each once. `options` may be NULL. *program is borrowed from the cache. From any
- * thread; a failed build is tried again by the next caller.
+ * The program of kernels/<file> (e.g. "fused.cl") with `options`, built with -cl-std=CL1.2 -w and
+ * the definitions that every kernel gets (MHA_HAS_FMA). `#include "common/..."` is expanded from
+ * the embedded files, each once. `options` may be NULL. *program is borrowed from the cache. From
+ * any thread; a failed build is tried again by the next caller.
  */
 gpu_mha_status mha_program_get(struct mha_program_cache *cache, const char *file,
                                const struct mha_options *options, cl_program *program);

@@ -74,8 +74,8 @@ static cl_program build(const struct mha_bench_device *device, int lanes)
     cl_int code = CL_SUCCESS;
 
     clGetDeviceInfo(device->id, CL_DEVICE_SINGLE_FP_CONFIG, sizeof abilities, &abilities, NULL);
-    snprintf(options, sizeof options, "-cl-std=CL1.2 -D VEC=%d -D CHAINS=%d -D HAS_FMA=%d", lanes,
-             chains_of(lanes), (abilities & CL_FP_FMA) != 0);
+    snprintf(options, sizeof options, "-cl-std=CL1.2 -w -D VEC=%d -D CHAINS=%d -D HAS_FMA=%d",
+             lanes, chains_of(lanes), (abilities & CL_FP_FMA) != 0);
     cl_program program = clCreateProgramWithSource(device->cl, 1, (const char *[]){source->text},
                                                    &source->length, &code);
     if (!mha_bench_cl_ok(code, "clCreateProgramWithSource")) {

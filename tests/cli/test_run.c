@@ -383,15 +383,6 @@ START_TEST(empty_sizes_are_no_failure)
 }
 END_TEST
 
-/* An input may be replaced: it has been read by then. */
-START_TEST(output_may_replace_an_input)
-{
-    write_probe();
-    ASSERT_RUNS("run --q q.npy --k k.npy --v v.npy -o=v.npy");
-    expect_array("v.npy", "<f4", NEAR, SHAPE(1, 2, 3, 2), VALUES(3));
-}
-END_TEST
-
 START_TEST(json_is_one_object)
 {
     write_probe();
@@ -463,7 +454,6 @@ static Suite *run_suite(void)
     tcase_add_test(options, plot_is_a_png_of_one_batch_entry);
     tcase_add_test(options, plot_shows_the_entry_that_was_asked_for);
     tcase_add_test(options, empty_sizes_are_no_failure);
-    tcase_add_test(options, output_may_replace_an_input);
     tcase_add_test(options, json_is_one_object);
     tcase_add_test(options, text_names_output_and_device);
     suite_add_tcase(suite, options);
