@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "cl/process.h"
 #include "cl/recent.h"
 #include "cl/tuned.h"
 #include "core/log.h"
@@ -91,6 +92,7 @@ gpu_mha_status gpu_mha_context_create(const char *selector, gpu_mha_context **co
 {
     MHA_INVALID_IF(!context, "context is NULL, must point to a gpu_mha_context *");
     *context = NULL;
+    MHA_TRY(mha_process_check());
     cl_device_id id;
     MHA_TRY(mha_device_select(selector, &id));
     struct mha_device device;
@@ -160,6 +162,7 @@ gpu_mha_status gpu_mha_context_wrap(cl_context cl, cl_device_id device, gpu_mha_
     *context = NULL;
     MHA_INVALID_IF(!cl, "cl is NULL, must be an OpenCL context");
     MHA_INVALID_IF(!device, "device is NULL, must be a device of cl");
+    MHA_TRY(mha_process_check());
     MHA_TRY(check_membership(cl, device));
     char reason[128];
     const char *query;
@@ -172,9 +175,14 @@ gpu_mha_status gpu_mha_context_wrap(cl_context cl, cl_device_id device, gpu_mha_
     return create_around(cl, &facts, context);
 }
 
+int mha_context_is_forked(const gpu_mha_context *context)
+{
+    return context->pid != getpid();
+}
+
 gpu_mha_status mha_context_check(const gpu_mha_context *context)
 {
-    MHA_RETURN_IF(context->pid != getpid(), GPU_MHA_FORKED,
+    MHA_RETURN_IF(mha_context_is_forked(context), GPU_MHA_FORKED,
                   "the context was made by process %ld, this is process %ld after a fork()",
                   (long)context->pid, (long)getpid());
     return GPU_MHA_OK;
@@ -197,7 +205,7 @@ void gpu_mha_context_release(gpu_mha_context *context)
         return;
     }
     /* In a forked child the driver's threads and locks are gone: what it holds is left alone. */
-    if (context->pid == getpid()) {
+    if (!mha_context_is_forked(context)) {
         destroy(context);
     }
 }
@@ -233,6 +241,8 @@ gpu_mha_status mha_context_resolve(gpu_mha_context *context, gpu_mha_context **r
         context = atomic_load_explicit(&default_context, memory_order_acquire);
     }
     if (!context) {
+        /* In front of the lock, which a thread of the parent may hold for ever. */
+        MHA_TRY(mha_process_check());
         MHA_TRY(make_default());
         context = atomic_load_explicit(&default_context, memory_order_acquire);
     }

@@ -27,6 +27,9 @@ struct gpu_mha_context {
 /* `context`, or the process-wide default for NULL: made on first use, kept. Checks fork. */
 gpu_mha_status mha_context_resolve(gpu_mha_context *context, gpu_mha_context **resolved);
 
+/* 1 in a child of the process that made the context. */
+int mha_context_is_forked(const gpu_mha_context *context);
+
 /* GPU_MHA_FORKED in a child of the process that made the context. */
 gpu_mha_status mha_context_check(const gpu_mha_context *context);
 

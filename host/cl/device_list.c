@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cl/device.h"
+#include "cl/process.h"
 #include "core/log.h"
 
 /* The ICD loader's answer where there is no driver; its header need not be installed. */
@@ -145,6 +146,7 @@ gpu_mha_status gpu_mha_device_count(size_t *count)
 {
     MHA_INVALID_IF(!count, "count is NULL, must point to a size_t");
     *count = 0;
+    MHA_TRY(mha_process_check());
     struct mha_device_list list;
     MHA_TRY(mha_device_list_read(&list));
     *count = list.count;
@@ -177,6 +179,7 @@ gpu_mha_status gpu_mha_device_get(size_t index, gpu_mha_device_info *info)
     size_t known = info->struct_size ? info->struct_size : sizeof *info;
     MHA_INVALID_IF(known < sizeof *info, "info.struct_size is %zu, must be 0 or at least %zu",
                    known, sizeof *info);
+    MHA_TRY(mha_process_check());
     struct mha_device_list list;
     MHA_TRY(mha_device_list_read(&list));
 

@@ -38,6 +38,7 @@ cleanup:
 gpu_mha_status gpu_mha_plan_retain(gpu_mha_plan *plan)
 {
     MHA_INVALID_IF(plan == NULL, "plan is NULL: a plan is needed");
+    MHA_TRY(mha_context_check(plan->context));
     atomic_fetch_add(&plan->references, 1);
     return GPU_MHA_OK;
 }
@@ -47,7 +48,10 @@ void gpu_mha_plan_release(gpu_mha_plan *plan)
     if (plan == NULL || atomic_fetch_sub(&plan->references, 1) != 1) {
         return;
     }
-    plan->operation->destroy(plan->state);
+    /* In a forked child a driver's locks may be held for ever: what it holds is left alone. */
+    if (!mha_context_is_forked(plan->context)) {
+        plan->operation->destroy(plan->state);
+    }
     gpu_mha_context_release(plan->context);
     free(plan);
 }

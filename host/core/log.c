@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
 
 static const char *const level_names[] = {"off", "error", "warn", "info", "debug"};
 enum { LEVEL_COUNT = sizeof level_names / sizeof level_names[0] };
@@ -21,15 +23,43 @@ static pthread_mutex_t sink_lock = PTHREAD_MUTEX_INITIALIZER;
 static gpu_mha_log_fn sink;
 static void *sink_user;
 
+static pthread_once_t process_once = PTHREAD_ONCE_INIT;
+static pid_t sink_process; /* that the lock belongs to */
+
+static void note_process(void)
+{
+    sink_process = getpid();
+}
+
+/*
+ * In a forked child the lock may be held by a thread that is not there: then it is done without.
+ * Returns whether it was taken.
+ */
+static int lock_sink(void)
+{
+    pthread_once(&process_once, note_process);
+    if (sink_process == getpid()) {
+        return pthread_mutex_lock(&sink_lock) == 0;
+    }
+    return pthread_mutex_trylock(&sink_lock) == 0;
+}
+
+static void unlock_sink(int locked)
+{
+    if (locked) {
+        pthread_mutex_unlock(&sink_lock);
+    }
+}
+
 static void write_line(enum mha_log_level level, const char *line)
 {
-    pthread_mutex_lock(&sink_lock);
+    const int locked = lock_sink();
     if (sink) {
         sink(sink_user, level_names[level], line);
     } else {
         fprintf(stderr, "gpu_mha: %s: %s\n", level_names[level], line);
     }
-    pthread_mutex_unlock(&sink_lock);
+    unlock_sink(locked);
 }
 
 static void read_level(void)
@@ -79,8 +109,8 @@ void mha_log(enum mha_log_level level, const char *format, ...)
 
 void gpu_mha_set_log(gpu_mha_log_fn fn, void *user)
 {
-    pthread_mutex_lock(&sink_lock);
+    const int locked = lock_sink();
     sink = fn;
     sink_user = user;
-    pthread_mutex_unlock(&sink_lock);
+    unlock_sink(locked);
 }

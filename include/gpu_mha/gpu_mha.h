@@ -65,8 +65,10 @@
  *
  * Threads. Every function may be called from any thread at any time, also on one and the same
  * context or plan, except that an object must not be used while its last reference is released.
- * Errors are kept per thread. A context does not survive fork(): in the child its use is refused
- * with GPU_MHA_FORKED (make a new one only if the process had not used OpenCL before fork).
+ * Errors are kept per thread. OpenCL does not survive fork(): once a process has listed devices or
+ * made a context, in its children every call with that context or a plan is refused at once with
+ * GPU_MHA_FORKED, and so is every attempt to list devices or to make a context. A release there
+ * does no harm and leaves alone what the driver holds. Fork first, or exec() in the child.
  *
  * Caches. A context keeps every program that it has built. Their binaries are also kept on disk, so
  * that the next process need not build: in the directory GPU_MHA_CACHE_DIR if that variable is set

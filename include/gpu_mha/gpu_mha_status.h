@@ -18,7 +18,7 @@
     X(BUILD, 6, "an OpenCL program did not build")                                                 \
     X(OPENCL, 7, "an OpenCL call failed")                                                          \
     X(BLAS, 8, "a CLBlast call failed")                                                            \
-    X(FORKED, 9, "the context was made before fork() and does not survive it")
+    X(FORKED, 9, "OpenCL was used before fork() and does not survive it")
 
 typedef enum gpu_mha_status {
 #define GPU_MHA_STATUS_ENUM(name, value, text) GPU_MHA_##name = value,
