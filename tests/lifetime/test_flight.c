@@ -221,17 +221,17 @@ static void two_commands_fail(void)
     _exit(failed ? 1 : 0);
 }
 
+static int survives; /* main() finds out, each test is a child of it */
+
 static int survives_failed_commands(void)
 {
     const pid_t child = fork();
-    ck_assert_int_ge(child, 0);
     if (child == 0) {
         alarm(20);
         two_commands_fail();
     }
     int status = -1;
-    ck_assert_int_eq(waitpid(child, &status, 0), child);
-    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    return waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
 /* Kinds that are one command are tried everywhere. */
@@ -239,7 +239,7 @@ static int can_fail(int kind)
 {
     static const int many[KINDS] = {
         [KNOWN_STAGED] = 1, [KNOWN_SPLIT] = 1, [KNOWN_LAYER] = 1, [LAYER_BY_CLBLAST] = 1};
-    if (many[kind] && !survives_failed_commands()) {
+    if (many[kind] && !survives) {
         printf("skipped: %s, since the driver dies of failed commands\n",
                kind == LAYER_BY_CLBLAST ? "layer by CLBlast" : known_name((enum known_kind)kind));
         return 0;
@@ -317,6 +317,22 @@ START_TEST(an_event_that_failed_before_is_refused)
 }
 END_TEST
 
+/*
+ * A driver's thread may let go of a command a moment after it has told of its end: commands that
+ * go through give it the time for that.
+ */
+static cl_uint settled_references(const struct flight *f, cl_uint wanted)
+{
+    cl_context cl = gpu_mha_context_cl(f->context);
+    float first;
+    for (int n = 0; n < 1000 && references_of(cl) != wanted; n++) {
+        ck_assert_int_eq(clEnqueueReadBuffer(f->queue, f->run.buffers[0], CL_TRUE, 0, sizeof first,
+                                             &first, 0, NULL, NULL),
+                         CL_SUCCESS);
+    }
+    return references_of(cl);
+}
+
 /* Fifty runs that fail leave the references where they were. */
 START_TEST(failed_runs_leave_nothing)
 {
@@ -337,7 +353,7 @@ START_TEST(failed_runs_leave_nothing)
         f.gate = new_gate(f.context);
         before = n == 4 ? references_of(cl) : before;
     }
-    ck_assert_uint_eq(references_of(cl), before);
+    ck_assert_uint_eq(settled_references(&f, before), before);
     f.done = NULL;
     release(&f);
 }
@@ -465,6 +481,7 @@ END_TEST
 int main(void)
 {
     setenv("GPU_MHA_LOG", "off", 1);
+    survives = survives_failed_commands();
     Suite *suite = suite_create("flight");
     TCase *released = tcase_create("released"), *failed = tcase_create("failed");
     TCase *order = tcase_create("order"), *strangers = tcase_create("strangers");
