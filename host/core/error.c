@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,16 +30,28 @@ static _Thread_local struct record attempted;
 
 /*
  * The build log is too long for a fixed buffer, so it lives on the heap and its thread's slot of
- * this key owns it. The destructor is free() itself: a thread may end after the library was
- * unloaded, and then no function of ours exists any more.
+ * this key owns it. The destructor is free() itself: a thread may end while the library is being
+ * unloaded, and then no function of ours may be there any more.
  */
 static pthread_once_t log_key_once = PTHREAD_ONCE_INIT;
 static pthread_key_t log_key;
-static int log_key_made;
+static atomic_int log_key_made;
 
 static void make_log_key(void)
 {
     log_key_made = pthread_key_create(&log_key, free) == 0;
+}
+
+/*
+ * A process has few keys, and one that stayed behind at every dlclose() would use them up. The log
+ * of another thread that still lives is then nobody's: it is left alone.
+ */
+__attribute__((destructor)) static void give_back_log_key(void)
+{
+    if (atomic_exchange(&log_key_made, 0)) {
+        free(pthread_getspecific(log_key));
+        pthread_key_delete(log_key);
+    }
 }
 
 static const char *kept_build_log(void)
