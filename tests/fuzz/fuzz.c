@@ -45,6 +45,43 @@ char *fuzz_text(struct fuzz_bytes *bytes)
     return text;
 }
 
+/* ---- environment -------------------------------------------------------------------------- */
+
+void fuzz_environment(const char *name, const char *text)
+{
+    enum { VARIABLES_MAX = 4, TEXT_BYTES = 4096 };
+    static struct variable {
+        const char *name;
+        char *place;
+    } variables[VARIABLES_MAX];
+    int v = 0;
+    while (v < VARIABLES_MAX && variables[v].name != NULL && strcmp(variables[v].name, name) != 0) {
+        v++;
+    }
+    FUZZ_ASSERT(v < VARIABLES_MAX);
+    if (variables[v].name == NULL) {
+        char room[TEXT_BYTES];
+        memset(room, '-', sizeof room - 1);
+        room[sizeof room - 1] = '\0';
+        FUZZ_ASSERT(setenv(name, room, 1) == 0);
+        variables[v] = (struct variable){name, getenv(name)};
+    }
+    FUZZ_ASSERT(variables[v].place == getenv(name));
+    snprintf(variables[v].place, TEXT_BYTES, "%s", text);
+}
+
+void fuzz_settle(void)
+{
+    static bool settled;
+    if (!settled) {
+        settled = true;
+        setenv("GPU_MHA_CACHE_DIR", "off", 1);
+        setenv("GPU_MHA_LOG", "off", 1);
+        unsetenv("GPU_MHA_TILE");
+        unsetenv("GPU_MHA_DEVICE");
+    }
+}
+
 /* ---- files -------------------------------------------------------------------------------- */
 
 static char folder[256];

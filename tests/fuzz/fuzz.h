@@ -39,6 +39,17 @@ uint64_t fuzz_u64(struct fuzz_bytes *bytes);
 /* A copy of the rest as a string, to be freed: it ends at the first NUL. */
 char *fuzz_text(struct fuzz_bytes *bytes);
 
+/* ---- environment -------------------------------------------------------------------------- */
+
+/*
+ * Sets a variable to a text, of which at most 4 KB count. In place: setenv() keeps every text that
+ * it was ever given.
+ */
+void fuzz_environment(const char *name, const char *text);
+
+/* Once: no cache, no log, none of the library's variables is set. */
+void fuzz_settle(void);
+
 /* ---- files -------------------------------------------------------------------------------- */
 
 /* A folder of this process, in memory where the system has such a place; removed at exit. */

@@ -16,8 +16,7 @@ static const char buffer_names[] = "query key value past_key past_value mask bia
 
 static void choose_tile(struct fuzz_bytes *bytes)
 {
-    static const char *const tiles[] = {NULL,
-                                        "",
+    static const char *const tiles[] = {"",
                                         "fused 12,16,2,8",
                                         "1,4,1,1",
                                         "decode 8",
@@ -28,12 +27,7 @@ static void choose_tile(struct fuzz_bytes *bytes)
                                         "shared 16,16,4,8,32,4,1,1",
                                         "rows 4,16,64",
                                         "nonsense"};
-    const char *tile = tiles[fuzz_byte(bytes) % (sizeof tiles / sizeof *tiles)];
-    if (tile != NULL) {
-        setenv("GPU_MHA_TILE", tile, 1);
-    } else {
-        unsetenv("GPU_MHA_TILE");
-    }
+    fuzz_environment("GPU_MHA_TILE", tiles[fuzz_byte(bytes) % (sizeof tiles / sizeof *tiles)]);
 }
 
 /* What the plan takes as its workspace must have room for what it will put there. */
@@ -130,7 +124,8 @@ static gpu_mha_plan *make_plan(gpu_mha_context *context, const gpu_mha_desc *des
     const bool is_sound = fake_refusals() == 0;
     if (status != GPU_MHA_OK) {
         fuzz_check_sentence(status, fuzz_attention.names);
-        FUZZ_ASSERT(!is_sound || status == GPU_MHA_UNSUPPORTED || getenv("GPU_MHA_TILE") != NULL);
+        FUZZ_ASSERT(!is_sound || status == GPU_MHA_UNSUPPORTED ||
+                    (status == GPU_MHA_INVALID && strcmp(getenv("GPU_MHA_TILE"), "nonsense") == 0));
     }
     const gpu_mha_status again = gpu_mha_plan_create(context, desc, &second);
     if (is_sound) {
@@ -175,9 +170,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct fuzz_bytes bytes = {data, size};
     gpu_mha_desc patched = fuzz_small_attention();
     const uint8_t first = fuzz_byte(&bytes);
-    setenv("GPU_MHA_CACHE_DIR", "off", 1);
-    setenv("GPU_MHA_LOG", "off", 1);
-    unsetenv("GPU_MHA_DEVICE");
+    fuzz_settle();
     struct fake_facts facts = fake_cpu;
     if (first & 1) {
         facts = fake_facts_read(&bytes);

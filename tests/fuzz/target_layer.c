@@ -112,10 +112,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     gpu_mha_desc inside = fuzz_small_attention();
     gpu_mha_layer_desc layer = {
         .struct_size = sizeof layer, .EQ = 12, .EK = 12, .EV = 12, .EO = 10};
-    setenv("GPU_MHA_CACHE_DIR", "off", 1);
-    setenv("GPU_MHA_LOG", "off", 1);
-    unsetenv("GPU_MHA_TILE");
-    unsetenv("GPU_MHA_DEVICE");
+    fuzz_settle();
     fuzz_patch(&bytes, &fuzz_attention, &inside);
     fuzz_patch(&bytes, &fuzz_layer, &layer);
     /* Where a device takes them, so many slopes are worked out, which takes minutes. */

@@ -185,9 +185,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const struct operation *operation = &operations[which];
     const struct fake_facts facts = first & 64 ? fake_facts_read(&bytes) : fake_cpu;
     union desc desc = small_desc(which);
-    setenv("GPU_MHA_CACHE_DIR", "off", 1);
-    setenv("GPU_MHA_LOG", "off", 1);
-    unsetenv("GPU_MHA_DEVICE");
+    fuzz_settle();
     fake_devices(&facts, 1, 1);
     fuzz_patch(&bytes, operation->type, &desc);
     void *exact = fuzz_exact(operation->type, &desc, first >> 7);

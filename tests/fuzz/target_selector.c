@@ -41,14 +41,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct fake_facts facts[FAKE_DEVICES_MAX];
     const uint8_t first = fuzz_byte(&bytes);
     const size_t count = first % (FAKE_DEVICES_MAX + 1);
-    setenv("GPU_MHA_CACHE_DIR", "off", 1);
-    setenv("GPU_MHA_LOG", "off", 1);
+    fuzz_settle();
     for (size_t i = 0; i < count; i++) {
         facts[i] = fuzz_byte(&bytes) & 1 ? fake_facts_read(&bytes) : fake_cpu;
     }
     fake_devices(facts, count, (first >> 4) % (count + 1));
     char *text = fuzz_text(&bytes);
-    unsetenv("GPU_MHA_DEVICE");
+    fuzz_environment("GPU_MHA_DEVICE", "");
     check_list();
 
     /* From the argument and from the environment it means the same. */
@@ -60,7 +59,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         FUZZ_ASSERT(error.status == status && strlen(error.message) > 8);
         FUZZ_ASSERT(status == GPU_MHA_NO_DEVICE || fake_refusals() > 0);
     }
-    setenv("GPU_MHA_DEVICE", text, 1);
+    fuzz_environment("GPU_MHA_DEVICE", text);
     FUZZ_ASSERT(gpu_mha_context_create(NULL, &second) == status);
     FUZZ_ASSERT(gpu_mha_context_device(context) == gpu_mha_context_device(second));
     gpu_mha_context_release(context);

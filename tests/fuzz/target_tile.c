@@ -33,7 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (mha_tile_parse("it", text, &tile) == GPU_MHA_OK) {
         FUZZ_ASSERT(status == GPU_MHA_OK && tile.local == 0);
     }
-    setenv("GPU_MHA_TILE", text, 1);
+    fuzz_environment("GPU_MHA_TILE", text);
     int given = 2;
     FUZZ_ASSERT(mha_shape_from_environment(&again, &given) ==
                 (text[0] == '\0' ? GPU_MHA_OK : status));
