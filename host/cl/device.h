@@ -21,9 +21,9 @@ enum mha_sub_groups {
     MHA_SUB_GROUPS_ASKED  /* cl_intel_subgroups, and a kernel may ask for the size */
 };
 
-/* Read once per context; everything later is chosen from here, never from a fresh query. */
 struct mha_tuned; /* tuned.h */
 
+/* Read once per context; everything later is chosen from here, never from a fresh query. */
 struct mha_device {
     /* What gpu-mha doctor found here (verdicts.h); the context's. NULL: nothing is known. */
     struct mha_tuned *verdicts;
