@@ -195,6 +195,10 @@ MHA_BODY MHA_WIDE void mha_decode_rows(
     uint bits[TB * MQ];
     uint shown[TB];
 
+    /* Hidden keys' biases are added too, to scores that are then hidden. */
+    for (int v = 0; v < MQ * NV; ++v) {
+        bias_vectors[v] = 0.0f;
+    }
     mha_rows_begin(p, &rows, b, head, 0, (int)p->NQ, key_lengths, slopes);
     for (int r = 0; r < MQ; ++r) {
         const mha_i64 from = mha_row(p->query, b, mha_row_head(&rows, r), mha_row_query(&rows, r));

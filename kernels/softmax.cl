@@ -58,6 +58,10 @@ MHA_INLINE float mha_mask_line(const struct mha_params *p, const struct mha_line
         const mha_i64 key = tile * KT;
         mha_floatv bias_vectors[NV], before[NV], after[NV];
         float *row_bias = (float *)bias_vectors;
+        /* Hidden keys' biases are added too, to scores that are then hidden. */
+        for (int n = 0; n < NV; ++n) {
+            bias_vectors[n] = 0.0f;
+        }
         const uint bits = mha_visible_bits(p, line->range, key, line->masks, mask, bias, row_bias);
         *seen |= bits;
         for (int n = 0; n < NV; ++n) {

@@ -37,6 +37,10 @@ MHA_BODY MHA_WIDE void mha_fused_rows(const struct mha_params *p, mha_i64 b, mha
     uint bits[TB * MQ];
     uint shown[TB];
 
+    /* Hidden keys' biases are added too, to scores that are then hidden. */
+    for (int v = 0; v < MQ * NV; ++v) {
+        bias_vectors[v] = 0.0f;
+    }
     mha_rows_begin(p, &rows, b, h, row, MQ, key_lengths, slopes);
     mha_load_queries(p, query, b, h, row, q_vectors);
     o.begun = 0;
