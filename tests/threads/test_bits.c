@@ -15,7 +15,7 @@ enum { CALLS = 40, RUNS = 12 };
 #else
 enum { CALLS = 1000, RUNS = 120 };
 #endif
-enum { THREADS = 8, SIZES = 2, PLANS = 3 };
+enum { THREADS = 8, SIZES = 20, PLANS = 3 }; /* more sizes than a context keeps ready */
 
 static gpu_mha_context *context;
 
@@ -36,7 +36,7 @@ static void make(struct drawn *d, const gpu_mha_desc *desc, unsigned seed)
     ck_assert_msg(drawn_make(d, context, desc, seed) == 0, "%s", d->text);
 }
 
-/* ---- blocking calls, of 7 and of 1000 keys in turns ---- */
+/* ---- blocking calls, of 7 and of 1000 keys in turns, every third of another size ---- */
 
 enum whose { SHARED, OWN, DEFAULT, WHOSE };
 
@@ -54,7 +54,8 @@ static void call_often(struct crew_member *me)
         return;
     }
     for (int n = 0; n < CALLS && !me->complaint[0]; n++) {
-        const char *complaint = drawn_call(&calls->sizes[(n + me->number) % SIZES], mine);
+        const int size = n % 3 ? (n + me->number) % 2 : (n / 3 + me->number) % SIZES;
+        const char *complaint = drawn_call(&calls->sizes[size], mine);
         if (complaint) {
             crew_complain(me, "thread %d, call %d: %s", me->number, n, complaint);
         }
@@ -67,14 +68,16 @@ static void call_often(struct crew_member *me)
 START_TEST(blocking_calls)
 {
     struct calls calls = {.whose = (enum whose)_i};
-    gpu_mha_desc desc = {.B = 1, .H = 2, .HKV = 1, .NQ = 2, .NK = 7, .DK = 16, .DV = 8};
-    make(&calls.sizes[0], &desc, 1);
-    desc.NK = 1000;
-    make(&calls.sizes[1], &desc, 2);
+    for (int s = 0; s < SIZES; s++) {
+        const gpu_mha_desc desc = {
+            .B = 1, .H = 2, .HKV = 1, .NQ = 2 + s / 2, .NK = s % 2 ? 1000 : 7, .DK = 16, .DV = 8};
+        make(&calls.sizes[s], &desc, (unsigned)s);
+    }
     const char *complaint = crew_run(THREADS, call_often, 0, NULL, &calls);
     ck_assert_msg(complaint == NULL, "%s", complaint);
-    drawn_free(&calls.sizes[0]);
-    drawn_free(&calls.sizes[1]);
+    for (int s = 0; s < SIZES; s++) {
+        drawn_free(&calls.sizes[s]);
+    }
 }
 END_TEST
 

@@ -16,11 +16,11 @@
 #include <stdlib.h>
 
 #ifdef __SANITIZE_THREAD__
-enum { ROUNDS = 3 };
+enum { ROUNDS = 2 };
 #else
 enum { ROUNDS = 8 };
 #endif
-enum { THREADS = 8, CONTEXTS = 3, STAY = 10 };
+enum { THREADS = 8, CONTEXTS = 3, STAY = 3 };
 
 #define ASSERT_OK(call) ck_assert_msg((call) == GPU_MHA_OK, "%s", gpu_mha_last_error())
 
