@@ -167,6 +167,7 @@ static void come_and_go(struct crew_member *me, unsigned number)
     atomic_fetch_add(&contexts_made, 1);
     if (other) {
         call_known(me, other, (enum known_kind)(number / 2 % KNOWN_KINDS), 2);
+        plan_known(me, other, (enum known_kind)(number / 16 % KNOWN_KINDS), 3);
         gpu_mha_context_release(other);
     }
 }
