@@ -45,6 +45,19 @@ static gpu_mha_status build_failure(cl_int code, const char *file, const char *l
     }
 }
 
+/* What a compiler says of a program that it built, line by line. */
+static void tell_compiler_log(const char *file, const char *log)
+{
+    while (*log) {
+        const size_t length = strcspn(log, "\r\n");
+        if (strspn(log, " \t") < length) {
+            mha_log(MHA_LOG_DEBUG, "compiler on %s: %.*s", file, (int)length, log);
+        }
+        log += length;
+        log += strspn(log, "\r\n");
+    }
+}
+
 gpu_mha_status mha_build_source(const struct mha_build *build, const char *source, size_t length,
                                 cl_program *program)
 {
@@ -69,8 +82,8 @@ gpu_mha_status mha_build_source(const struct mha_build *build, const char *sourc
     }
     mha_log(MHA_LOG_DEBUG, "built %s: %.1f ms, %s", build->file, milliseconds_now() - start,
             build->options);
-    if (log && log[strspn(log, " \r\n\t")]) {
-        mha_log(MHA_LOG_DEBUG, "compiler on %s: %s", build->file, log);
+    if (log) {
+        tell_compiler_log(build->file, log);
     }
     *program = made;
     made = NULL;

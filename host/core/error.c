@@ -103,14 +103,16 @@ static void append_v(struct sentence *s, const char *format, va_list args) MHA_P
 static void append_v(struct sentence *s, const char *format, va_list args)
 {
     size_t room = sizeof s->text - s->length;
-    int length = vsnprintf(s->text + s->length, room, format, args);
+    char *added = s->text + s->length;
+    int length = vsnprintf(added, room, format, args);
     if (length < 0) {
-        s->text[s->length] = '\0';
+        *added = '\0';
     } else if ((size_t)length < room) {
         s->length += (size_t)length;
     } else {
         mark_cut(s);
     }
+    mha_one_line(added);
 }
 
 static void append(struct sentence *s, const char *format, ...) MHA_PRINTF(2, 3);

@@ -51,6 +51,16 @@ static void unlock_sink(int locked)
     }
 }
 
+void mha_one_line(char *text)
+{
+    for (; *text; text++) {
+        const unsigned char c = (unsigned char)*text;
+        if (c < 0x20 || c == 0x7f) {
+            *text = ' ';
+        }
+    }
+}
+
 static void write_line(enum mha_log_level level, const char *line)
 {
     const int locked = lock_sink();
@@ -78,6 +88,7 @@ static void read_level(void)
     snprintf(line, sizeof line,
              "read GPU_MHA_LOG: \"%.40s\", must be off, error, warn, info or debug; using warn",
              wanted);
+    mha_one_line(line);
     write_line(MHA_LOG_WARN, line);
 }
 
@@ -104,6 +115,7 @@ void mha_log(enum mha_log_level level, const char *format, ...)
     if ((size_t)length >= sizeof line) {
         memcpy(line + sizeof line - 4, "...", 4);
     }
+    mha_one_line(line);
     write_line(level, line);
 }
 

@@ -163,20 +163,26 @@ static bool opens_with_one_of(const char *sentence, const char *fields)
     return false;
 }
 
+void fuzz_check_printable(const char *text)
+{
+    const size_t length = strlen(text);
+    FUZZ_ASSERT(length > 4 && length < 4096);
+    for (size_t i = 0; i < length; i++) {
+        FUZZ_ASSERT((unsigned char)text[i] >= 0x20 && text[i] != 0x7f);
+    }
+}
+
 void fuzz_check_sentence(gpu_mha_status status, const char *fields)
 {
     static const char *const rules[] = {"must",      "too large",  "so use",
                                         "is needed", "are needed", "asks for"};
-    static const char *const limits[] = {"at most",   "more than",      "more work-items",
-                                         "too large", "cannot be used", "counts to"};
+    static const char *const limits[] = {"at most",        "more than",      "more work-items",
+                                         "too large",      "cannot be used", "counts to",
+                                         "this device has"};
     const gpu_mha_error error = gpu_mha_last_error_info();
     FUZZ_ASSERT(error.status == status);
     FUZZ_ASSERT(error.message != NULL && strcmp(error.message, gpu_mha_last_error()) == 0);
-    const size_t length = strlen(error.message);
-    FUZZ_ASSERT(length > 8 && length < 4096);
-    for (size_t i = 0; i < length; i++) {
-        FUZZ_ASSERT((unsigned char)error.message[i] >= 0x20 && error.message[i] != 0x7f);
-    }
+    fuzz_check_printable(error.message);
     if (status == GPU_MHA_INVALID) {
         FUZZ_ASSERT(has_one_of(error.message, rules, sizeof rules / sizeof *rules));
         FUZZ_ASSERT(opens_with_one_of(error.message, fields));

@@ -66,6 +66,9 @@ void fuzz_clear(void);
 
 /* ---- sentences ---------------------------------------------------------------------------- */
 
+/* `text` is a sentence that neither breaks a line nor steers a terminal. */
+void fuzz_check_printable(const char *text);
+
 /*
  * The last error of a call that gave `status` is one printable sentence. With GPU_MHA_INVALID it
  * opens with one of the words between blanks in `fields` and has a rule, with GPU_MHA_UNSUPPORTED

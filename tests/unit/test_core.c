@@ -291,6 +291,16 @@ START_TEST(a_long_message_is_cut)
 }
 END_TEST
 
+/* What a caller or a driver wrote can neither break a sentence nor steer a terminal. */
+START_TEST(a_message_is_one_line)
+{
+    mha_error_set(GPU_MHA_INVALID, "name is \"%s\"", "a\nb\x1b[31m\x7f\t\xC3\xA4");
+    ck_assert_str_eq(gpu_mha_last_error(), "name is \"a b [31m  \xC3\xA4\"");
+    mha_error_cl(CL_INVALID_VALUE, "clFinish", "%s", "x\ry");
+    ck_assert_str_eq(gpu_mha_last_error(), "clFinish failed: CL_INVALID_VALUE (-30): x y");
+}
+END_TEST
+
 static void *fail_in_thread(void *seen)
 {
     strcpy(seen, gpu_mha_last_error());
@@ -385,6 +395,17 @@ START_TEST(lines_go_to_the_function_that_is_set)
 }
 END_TEST
 
+START_TEST(a_line_is_one)
+{
+    struct sink sink = {0};
+    unsetenv("GPU_MHA_LOG");
+    gpu_mha_set_log(collect, &sink);
+    mha_log(MHA_LOG_WARN, "pass over %s", "a\nb\x1b[31m\x7f");
+    ck_assert_int_eq(sink.lines, 1);
+    ck_assert_str_eq(sink.last, "warn|pass over a b [31m ");
+}
+END_TEST
+
 START_TEST(lines_go_to_stderr_by_default)
 {
     struct sink sink = {0};
@@ -429,12 +450,14 @@ static Suite *core_suite(void)
     tcase_add_loop_test(error, a_build_error_quotes_its_log, 0, logs);
     tcase_add_test(error, memory_codes_have_their_own_status);
     tcase_add_test(error, a_long_message_is_cut);
+    tcase_add_test(error, a_message_is_one_line);
     tcase_add_test(error, errors_belong_to_their_thread);
     suite_add_tcase(suite, error);
 
     tcase_add_loop_test(log, the_environment_sets_the_level, 0, levels);
     tcase_add_test(log, an_unknown_level_is_a_warning);
     tcase_add_test(log, lines_go_to_the_function_that_is_set);
+    tcase_add_test(log, a_line_is_one);
     tcase_add_test(log, lines_go_to_stderr_by_default);
     suite_add_tcase(suite, log);
     return suite;
