@@ -16,7 +16,8 @@ struct fake_facts {
     cl_uint compute_units, vector_width, dimensions, address_bits, align_bits, lanes;
     cl_ulong global_bytes, max_alloc_bytes, local_bytes;
     size_t group, items_0, parameter_bytes;
-    size_t kernel_group; /* of every kernel, whatever the device says */
+    size_t kernel_group;   /* of every kernel, whatever the device says */
+    cl_ulong kernel_local; /* what every kernel takes of the local memory */
     cl_device_fp_config single;
     cl_device_local_mem_type local_type;
     cl_bool available, compiler, little_endian;

@@ -146,6 +146,9 @@ struct fake_facts fake_facts_read(struct fuzz_bytes *bytes)
         f.broken_query = queries[pick(bytes, 7)];
         f.broken_builds = (cl_uint)fuzz_u64(bytes);
     }
+    if (rest & 8) {
+        f.kernel_local = odd(bytes, 0);
+    }
     return f;
 }
 
@@ -281,7 +284,7 @@ static cl_int device_number(const struct fake_facts *f, cl_device_id device, cl_
     case 0x4108: /* the sub-groups of Intel */
         return ANSWER(sub_groups);
     default:
-        return fake_refuse(CL_INVALID_VALUE);
+        fuzz_fail(__FILE__, __LINE__, "a query of devices that is known");
     }
 }
 
@@ -321,7 +324,7 @@ CL_API_ENTRY cl_int CL_API_CALL clGetCommandQueueInfo(cl_command_queue queue,
     case CL_QUEUE_PROPERTIES:
         return ANSWER(properties);
     default:
-        return fake_refuse(CL_INVALID_VALUE);
+        fuzz_fail(__FILE__, __LINE__, "a query of queues that is known");
     }
 }
 
@@ -342,7 +345,7 @@ CL_API_ENTRY cl_int CL_API_CALL clGetMemObjectInfo(cl_mem mem, cl_mem_info query
     case CL_MEM_ASSOCIATED_MEMOBJECT:
         return ANSWER(whole);
     default:
-        return fake_refuse(CL_INVALID_VALUE);
+        fuzz_fail(__FILE__, __LINE__, "a query of buffers that is known");
     }
 }
 
@@ -350,8 +353,9 @@ CL_API_ENTRY cl_int CL_API_CALL clGetEventInfo(cl_event event, cl_event_info que
                                                void *to, size_t *given)
 {
     const cl_context cl = (cl_context)fake_of(event, FAKE_EVENT)->parent;
-    FUZZ_ASSERT(query == CL_EVENT_CONTEXT);
-    return ANSWER(cl);
+    const cl_int complete = CL_COMPLETE;
+    FUZZ_ASSERT(query == CL_EVENT_CONTEXT || query == CL_EVENT_COMMAND_EXECUTION_STATUS);
+    return query == CL_EVENT_CONTEXT ? ANSWER(cl) : ANSWER(complete);
 }
 
 CL_API_ENTRY cl_int CL_API_CALL clGetProgramBuildInfo(cl_program program, cl_device_id device,
@@ -385,8 +389,10 @@ CL_API_ENTRY cl_int CL_API_CALL clGetKernelWorkGroupInfo(cl_kernel kernel, cl_de
         return ANSWER(facts->kernel_group);
     case CL_KERNEL_COMPILE_WORK_GROUP_SIZE:
         return ANSWER(compiled);
+    case CL_KERNEL_LOCAL_MEM_SIZE:
+        return ANSWER(facts->kernel_local);
     default:
-        return fake_refuse(CL_INVALID_VALUE);
+        fuzz_fail(__FILE__, __LINE__, "a query of kernels that is known");
     }
 }
 

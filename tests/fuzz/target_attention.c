@@ -140,7 +140,8 @@ static gpu_mha_plan *make_plan(gpu_mha_context *context, const gpu_mha_desc *des
     return first;
 }
 
-static void try_context(struct fuzz_bytes *bytes, const gpu_mha_desc *desc, gpu_mha_status checked)
+static void try_context(struct fuzz_bytes *bytes, const gpu_mha_desc *desc, gpu_mha_status checked,
+                        bool must_do)
 {
     char why[1100];
     gpu_mha_context *context = NULL;
@@ -156,6 +157,7 @@ static void try_context(struct fuzz_bytes *bytes, const gpu_mha_desc *desc, gpu_
     FUZZ_ASSERT(checked == GPU_MHA_OK || chosen == checked);
     FUZZ_ASSERT(chosen != GPU_MHA_OK || (choice.kind[0] != '\0' && choice.text[0] != '\0'));
     gpu_mha_plan *plan = make_plan(context, desc, checked, why);
+    FUZZ_ASSERT(plan != NULL || !must_do);
     if (plan != NULL) {
         const struct mha_attention *attention = plan->state;
         check_plan(plan, &attention->problem.desc);
@@ -194,7 +196,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     FUZZ_ASSERT(gpu_mha_desc_check(desc) == checked);
     FUZZ_ASSERT(checked == GPU_MHA_OK || strcmp(why, gpu_mha_last_error()) == 0);
-    try_context(&bytes, desc, checked);
+    /* Without patches nothing is wrong: else the targets would only ever see refusals. */
+    try_context(&bytes, desc, checked, size == 0);
     free(desc);
     FUZZ_ASSERT(fake_live() == 0);
     return 0;

@@ -71,7 +71,7 @@ static void run_plan(struct fuzz_bytes *bytes, gpu_mha_plan *plan, const gpu_mha
     clReleaseCommandQueue(run.queue);
 }
 
-static void try_layer(struct fuzz_bytes *bytes, const gpu_mha_layer_desc *desc)
+static void try_layer(struct fuzz_bytes *bytes, const gpu_mha_layer_desc *desc, bool must_do)
 {
     gpu_mha_context *context = NULL;
     gpu_mha_plan *plan = NULL, *second = NULL;
@@ -84,6 +84,7 @@ static void try_layer(struct fuzz_bytes *bytes, const gpu_mha_layer_desc *desc)
     const gpu_mha_status status = gpu_mha_layer_plan_create(context, desc, &plan);
     snprintf(why, sizeof why, "%s", gpu_mha_last_error());
     FUZZ_ASSERT((status == GPU_MHA_OK) == (plan != NULL));
+    FUZZ_ASSERT(plan != NULL || !must_do);
     if (status != GPU_MHA_OK) {
         fuzz_check_sentence(status, fuzz_layer.names);
         FUZZ_ASSERT(status == GPU_MHA_INVALID || status == GPU_MHA_UNSUPPORTED ||
@@ -123,7 +124,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     gpu_mha_desc *attention = first & 2 ? NULL : fuzz_exact(&fuzz_attention, &inside, first >> 7);
     layer.attention = attention;
     gpu_mha_layer_desc *desc = fuzz_exact(&fuzz_layer, &layer, first >> 7);
-    try_layer(&bytes, desc);
+    try_layer(&bytes, desc, size == 0);
     free(desc);
     free(attention);
     FUZZ_ASSERT(fake_live() == 0);

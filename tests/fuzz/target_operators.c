@@ -136,7 +136,7 @@ static union desc small_desc(size_t which)
 }
 
 static void try_operation(struct fuzz_bytes *bytes, const struct operation *operation,
-                          const void *exact, const union desc *desc)
+                          const void *exact, const union desc *desc, bool must_do)
 {
     gpu_mha_context *context = NULL;
     gpu_mha_plan *plan = NULL;
@@ -149,10 +149,12 @@ static void try_operation(struct fuzz_bytes *bytes, const struct operation *oper
     const gpu_mha_status status = operation->plan(context, exact, &plan);
     snprintf(why, sizeof why, "%s", gpu_mha_last_error());
     FUZZ_ASSERT((status == GPU_MHA_OK) == (plan != NULL));
+    FUZZ_ASSERT(plan != NULL || !must_do);
     if (status != GPU_MHA_OK) {
         gpu_mha_plan *second = NULL;
         fuzz_check_sentence(status, operation->type->names);
-        FUZZ_ASSERT(status == GPU_MHA_INVALID || fake_refusals() > 0);
+        FUZZ_ASSERT(status == GPU_MHA_INVALID || status == GPU_MHA_UNSUPPORTED ||
+                    fake_refusals() > 0);
         FUZZ_ASSERT(operation->plan(context, exact, &second) == status ||
                     status != GPU_MHA_INVALID);
         FUZZ_ASSERT(strcmp(why, gpu_mha_last_error()) == 0 || status != GPU_MHA_INVALID);
@@ -189,7 +191,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     fake_devices(&facts, 1, 1);
     fuzz_patch(&bytes, operation->type, &desc);
     void *exact = fuzz_exact(operation->type, &desc, first >> 7);
-    try_operation(&bytes, operation, exact, &desc);
+    try_operation(&bytes, operation, exact, &desc, size == 0);
     free(exact);
     FUZZ_ASSERT(fake_live() == 0);
     return 0;
