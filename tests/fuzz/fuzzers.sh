@@ -1,10 +1,8 @@
-# For short.sh and long.sh: how the fuzzers are built and called. Sourced, with $source set.
-#
-# build_fuzzers BUILD     makes them there; 77 where no Clang or no libFuzzer is
-# fuzzer_options TARGET   what each is called with
+# For short.sh, long.sh and keep.sh: how the fuzzers are built and called. Sourced, with $source set.
 
 targets=$(cd "$source/tests/fuzz" && ls target_*.c | sed 's/^target_//; s/\.c$//')
 
+# find_clang FOLDER: the first Clang that comes with libFuzzer. Debian's PoCL brings one.
 find_clang()
 {
     for clang in ${FUZZ_CC:-clang clang-19 clang-18 clang-17 clang-16 clang-15 clang-14}; do
@@ -18,6 +16,7 @@ find_clang()
     return 1
 }
 
+# build_fuzzers BUILD: makes them there, or ends with 77 where no Clang has libFuzzer
 build_fuzzers()
 {
     mkdir -p "$1"
@@ -35,12 +34,27 @@ build_fuzzers()
     fi
 }
 
+# unpack_corpus BUILD TARGET FOLDER: puts the inputs of the tree into an empty folder
+unpack_corpus()
+{
+    rm -rf "$3"
+    mkdir -p "$3"
+    "$1/tests/fuzz/fuzz_corpus" unpack "$source/tests/fuzz/corpus/$2.txt" "$3"
+    if [ -d "$source/tests/fuzz/findings/$2" ]; then
+        cp "$source/tests/fuzz/findings/$2"/* "$3"
+    fi
+}
+
+# fuzzer_options TARGET: what each is called with
 fuzzer_options()
 {
     length=4096
     case $1 in attention | layer | operators | selector) length=400 ;; esac
+    # What the command prints of wrong arguments would fill the log.
+    silent=1
+    case $1 in options) silent=3 ;; esac
     echo "-max_len=$length -timeout=10 -rss_limit_mb=2048 -malloc_limit_mb=512"
-    echo "-print_final_stats=1 -close_fd_mask=3"
+    echo "-print_final_stats=1 -close_fd_mask=$silent"
     if [ -e "$source/tests/fuzz/dict/$1.dict" ]; then
         echo "-dict=$source/tests/fuzz/dict/$1.dict"
     fi

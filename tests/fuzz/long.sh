@@ -3,7 +3,8 @@
 #
 # 30 minutes each if nothing is said, JOBS (default 2) at a time. BUILD_DIR (default build/fuzz in
 # the source tree) has the programs, what the runs add to the corpora, and what they find. What one
-# run has added the next goes on from. Prints a table and ends with 1 if anything was found.
+# run has added the next goes on from; keep.sh takes it into the tree. Prints a table and ends with
+# 1 if anything was found.
 set -eu
 
 source=$(cd "$(dirname "$0")/../.." && pwd)
@@ -17,16 +18,11 @@ run_one()
     corpus=$build/long-$2
     found=$build/found-$2
     mkdir -p "$corpus" "$found"
-    kept=
-    for folder in corpus findings; do
-        if [ -d "$source/tests/fuzz/$folder/$2" ]; then
-            kept="$kept $source/tests/fuzz/$folder/$2"
-        fi
-    done
+    unpack_corpus "$build" "$2" "$build/kept-$2"
     seconds=$(($1 * 60))
-    # shellcheck disable=SC2046,SC2086
+    # shellcheck disable=SC2046
     "$build/tests/fuzz/fuzz_$2" $(fuzzer_options "$2") -max_total_time="$seconds" \
-        -artifact_prefix="$found/" "$corpus" $kept >"$log" 2>&1 || true
+        -artifact_prefix="$found/" "$corpus" "$build/kept-$2" >"$log" 2>&1 || true
     took=$(sed -n 's/^Done .* in \([0-9]*\) second.*/\1/p' "$log")
     inputs=$(find "$corpus" -type f | wc -l)
     finds=$(find "$found" -type f | wc -l)

@@ -1,36 +1,47 @@
 /*
- * In the place of libFuzzer: hands every file of the folders on the command line, or of the
- * target's corpus and findings, to the target. Needs no special compiler, so that what was found
- * once is looked for in every build.
+ * In the place of libFuzzer: hands the inputs on the command line (files, folders of them, and
+ * corpora whose names end in .txt), or the target's corpus and findings, to the target. Needs no
+ * special compiler, so that what was found once is looked for in every build.
  */
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
+#include "fuzz/corpus_text.h"
 #include "fuzz/fuzz.h"
-
-enum { FILE_BYTES_MAX = 1 << 20 };
 
 static void replay_file(const char *path)
 {
-    FILE *file = fopen(path, "rb");
-    uint8_t *bytes = malloc(FILE_BYTES_MAX);
-    FUZZ_ASSERT(file != NULL && bytes != NULL);
-    const size_t size = fread(bytes, 1, FILE_BYTES_MAX, file);
-    FUZZ_ASSERT(!ferror(file));
-    fclose(file);
-    /* A block of the very size, so that a read behind its end is seen. */
-    uint8_t *exact = malloc(size > 0 ? size : 1);
-    FUZZ_ASSERT(exact != NULL);
-    memcpy(exact, bytes, size);
-    free(bytes);
+    size_t size;
+    uint8_t *bytes = corpus_file_read(path, &size);
     printf("%s\n", path);
     fflush(stdout);
-    FUZZ_ASSERT(LLVMFuzzerTestOneInput(exact, size) == 0);
-    free(exact);
+    FUZZ_ASSERT(LLVMFuzzerTestOneInput(bytes, size) == 0);
+    free(bytes);
 }
 
-/* The number of files replayed. */
+/* Each of these gives the number of inputs. */
+
+static int replay_text(const char *path)
+{
+    struct corpus_text corpus;
+    uint8_t *bytes;
+    size_t size;
+    int count = 0;
+    if (!corpus_text_open(&corpus, path)) {
+        return 0;
+    }
+    for (; corpus_text_next(&corpus, &bytes, &size); count++) {
+        printf("%s:%d\n", path, corpus.line);
+        fflush(stdout);
+        FUZZ_ASSERT(LLVMFuzzerTestOneInput(bytes, size) == 0);
+        free(bytes);
+    }
+    corpus_text_close(&corpus);
+    return count;
+}
+
 static int replay_folder(const char *folder)
 {
     struct dirent **entries;
@@ -51,15 +62,32 @@ static int replay_folder(const char *folder)
     return count;
 }
 
+static int replay(const char *path)
+{
+    const char *dot = strrchr(path, '.');
+    struct stat facts;
+    if (dot != NULL && strcmp(dot, ".txt") == 0) {
+        return replay_text(path);
+    }
+    if (stat(path, &facts) == 0 && S_ISDIR(facts.st_mode)) {
+        return replay_folder(path);
+    }
+    replay_file(path);
+    return 1;
+}
+
 int main(int argc, char **argv)
 {
     int count = 0;
+    /* As libFuzzer begins: where the input says nothing, a target may hold that all is well. */
+    FUZZ_ASSERT(LLVMFuzzerTestOneInput((const uint8_t *)"", 0) == 0);
     for (int i = 1; i < argc; i++) {
-        count += replay_folder(argv[i]);
+        count += replay(argv[i]);
     }
     if (argc < 2) {
-        count += replay_folder(MHA_FUZZ_DIR "/corpus/" MHA_FUZZ_TARGET);
-        count += replay_folder(MHA_FUZZ_DIR "/findings/" MHA_FUZZ_TARGET);
+        const int inputs = replay_text(MHA_FUZZ_DIR "/corpus/" MHA_FUZZ_TARGET ".txt");
+        FUZZ_ASSERT(inputs > 0);
+        count = inputs + replay_folder(MHA_FUZZ_DIR "/findings/" MHA_FUZZ_TARGET);
     }
     printf("%d inputs\n", count);
     return count > 0 ? EXIT_SUCCESS : EXIT_FAILURE;
