@@ -11,15 +11,23 @@ static int64_t span(int64_t rows, int64_t stride, int64_t columns)
     return rows == 0 ? 0 : mha_size_add(mha_size_mul(rows - 1, stride), columns);
 }
 
+/* One implementation is not for the product, for the reason `why`, and the other is avoided. */
+static gpu_mha_status refuse_both(const struct mha_device *device, const char *why,
+                                  const struct mha_gemm_kind *other)
+{
+    const gpu_mha_verdict verdict = mha_verdict_to_avoid(device, other->variant, 0);
+    return mha_error_set(GPU_MHA_UNSUPPORTED,
+                         "%s; \"%s\", which would be taken instead, must be ok: gpu-mha doctor "
+                         "found it %s",
+                         why, other->variant, gpu_mha_verdict_text(verdict));
+}
+
 gpu_mha_status mha_gemm_prepare_default(gpu_mha_context *context,
                                         const struct mha_gemm_shape *shape, struct mha_gemm *gemm)
 {
     int sound = 0;
     const struct mha_gemm_kind *kind = mha_gemm_candidate(&context->device, 0, &sound);
     MHA_TRY(mha_verdict_check(&context->device, kind->variant, 0));
-    if (sound < 2) {
-        return mha_gemm_prepare_with(kind, context, shape, gemm);
-    }
     mha_error_attempt();
     const gpu_mha_status status = mha_gemm_prepare_with(kind, context, shape, gemm);
     if (status != GPU_MHA_UNSUPPORTED) {
@@ -27,6 +35,9 @@ gpu_mha_status mha_gemm_prepare_default(gpu_mha_context *context,
                                     : mha_error_attempt_failed();
     }
     const struct mha_gemm_kind *other = mha_gemm_candidate(&context->device, 1, NULL);
+    if (sound < 2) {
+        return refuse_both(&context->device, mha_error_attempt_end(), other);
+    }
     mha_log(MHA_LOG_INFO, "replace %s by %s: %s", kind->name, other->name, mha_error_attempt_end());
     return mha_gemm_prepare_with(other, context, shape, gemm);
 }
