@@ -1,7 +1,7 @@
 #!/bin/sh
 # Builds the fuzzers and runs each over its corpus and for some seconds more, always with the same
 # seed:
-#   sh tests/fuzz/short.sh BUILD
+#   sh tests/fuzz/short.sh BUILD [TARGET...]
 # A failure leaves the input that did it in BUILD/found-<target>-*.
 set -eu
 
@@ -30,7 +30,9 @@ if [ "$1" = --one ]; then
     exit 0
 fi
 
-build_fuzzers "$1"
-for target in $targets; do
+build=$1
+shift
+build_fuzzers "$build"
+for target in ${*:-$targets}; do
     echo "$target"
-done | xargs -P "${JOBS:-2}" -I '{}' sh "$0" --one "$1" '{}'
+done | xargs -P "${JOBS:-2}" -I '{}' sh "$0" --one "$build" '{}'
