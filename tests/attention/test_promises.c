@@ -30,7 +30,7 @@
  * errors are kept per thread                            here: errors_belong_to_their_thread
  * GPU_MHA_FORKED in a child                             blocking_call:
  *                                                       a_forked_child_is_refused,
- *                                                       unit/test_context
+ *                                                       unit/test_context, lifetime/test_fork
  * refused calls have written nothing, the next one      refused, enqueue: every test
  *     works
  * struct_size: 0, sizeof, larger with zeros, smaller    here: structs_grow_at_their_end
@@ -131,7 +131,7 @@ START_TEST(every_status_has_a_text_and_a_name)
         {GPU_MHA_OPENCL, 7, "GPU_MHA_OPENCL", "an OpenCL call failed"},
         {GPU_MHA_BLAS, 8, "GPU_MHA_BLAS", "a CLBlast call failed"},
         {GPU_MHA_FORKED, 9, "GPU_MHA_FORKED",
-         "the context was made before fork() and does not survive it"},
+         "OpenCL was used before fork() and does not survive it"},
     };
     for (size_t n = 0; n < sizeof list / sizeof list[0]; n++) {
         ck_assert_int_eq(list[n].status, list[n].value);
