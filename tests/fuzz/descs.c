@@ -394,6 +394,14 @@ static gpu_mha_status spoil(struct fuzz_bytes *bytes, const struct fuzz_run *run
     case 2:
         buffer->offset = UINT64_MAX - 127;
         return is_read ? GPU_MHA_INVALID : GPU_MHA_OK;
+    case 3:
+        if (is_workspace) { /* large enough, and not aligned */
+            clReleaseMemObject(buffer->mem);
+            buffer->mem = just_enough(run, need, buffer->offset + 127);
+            buffer->offset += 127;
+            return GPU_MHA_INVALID;
+        }
+        return GPU_MHA_OK;
     default:
         return GPU_MHA_OK;
     }

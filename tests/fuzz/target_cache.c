@@ -1,6 +1,7 @@
 /*
  * The program cache's files. Input: a byte of how, then a file as it is, or with its magic, sizes
- * or hash made right, or a binary to be saved and loaded again.
+ * or hash made right, or a binary to be saved and loaded again. With FLIP, two bytes before that
+ * say which byte of what was saved changes, and how.
  */
 #include <string.h>
 
@@ -14,6 +15,8 @@ struct header {
     uint64_t key_size, binary_size;
     unsigned char digest[MHA_SHA256_BYTES];
 };
+
+enum how { MAGIC = 1, SIZES = 2, HASH = 4, WHOLE = MAGIC | SIZES | HASH, SAVE = 8, FLIP = 16 };
 
 static const struct mha_cache_key key = {"a key", 5};
 
@@ -34,51 +37,75 @@ static void repair(uint8_t *file, size_t size, uint8_t how)
         return;
     }
     memcpy(&header, file, sizeof header);
-    if (how & 1) {
+    if (how & MAGIC) {
         memcpy(header.magic, "mhaprog1", 8);
     }
-    if ((how & 2) && size > sizeof header + key.size) {
+    if ((how & SIZES) && size > sizeof header + key.size) {
         header.key_size = key.size;
         header.binary_size = size - sizeof header - key.size;
         memcpy(file + sizeof header, key.bytes, key.size);
     }
-    if ((how & 4) && size > sizeof header + key.size) {
+    if ((how & HASH) && size > sizeof header + key.size) {
         mha_sha256(file + sizeof header + key.size, size - sizeof header - key.size, header.digest);
     }
     memcpy(file, &header, sizeof header);
+}
+
+/* What is saved is loaded; and not when a byte of it has changed, whichever it is. */
+static void try_saved(const char *name, struct fuzz_bytes bytes, size_t at, uint8_t mask)
+{
+    unsigned char *binary = NULL;
+    size_t size = 0;
+    mha_disk_cache_save(fuzz_folder(), key, bytes.at, bytes.left);
+    int found = mha_disk_cache_load(fuzz_folder(), key, &binary, &size);
+    FUZZ_ASSERT(found == (bytes.left > 0));
+    FUZZ_ASSERT(!found || (size == bytes.left && memcmp(binary, bytes.at, size) == 0));
+    free(binary);
+    if (found && mask != 0) {
+        FILE *file = fopen(fuzz_path(name), "r+b");
+        const long place = (long)(at % (sizeof(struct header) + key.size + size));
+        FUZZ_ASSERT(file != NULL && fseek(file, place, SEEK_SET) == 0);
+        const int byte = fgetc(file);
+        FUZZ_ASSERT(byte != EOF && fseek(file, place, SEEK_SET) == 0);
+        FUZZ_ASSERT(fputc(byte ^ mask, file) != EOF && fclose(file) == 0);
+        FUZZ_ASSERT(!mha_disk_cache_load(fuzz_folder(), key, &binary, &size));
+    }
+}
+
+static void try_file(const char *name, struct fuzz_bytes bytes, uint8_t how)
+{
+    unsigned char *binary = NULL;
+    size_t binary_size = 0;
+    uint8_t *file = malloc(bytes.left + 1);
+    FUZZ_ASSERT(file != NULL);
+    memcpy(file, bytes.at, bytes.left);
+    repair(file, bytes.left, how);
+    fuzz_put(name, file, bytes.left);
+    if (mha_disk_cache_load(fuzz_folder(), key, &binary, &binary_size)) {
+        /* Only the very end of the file can be the binary. */
+        FUZZ_ASSERT(binary != NULL && binary_size > 0);
+        FUZZ_ASSERT(bytes.left == sizeof(struct header) + key.size + binary_size);
+        FUZZ_ASSERT(memcmp(binary, file + bytes.left - binary_size, binary_size) == 0);
+    } else {
+        FUZZ_ASSERT((how & WHOLE) != WHOLE || bytes.left <= sizeof(struct header) + key.size);
+    }
+    free(file);
+    free(binary);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct fuzz_bytes bytes = {data, size};
     const uint8_t how = fuzz_byte(&bytes);
+    const size_t at = how & FLIP ? fuzz_byte(&bytes) : 0;
+    const uint8_t mask = how & FLIP ? fuzz_byte(&bytes) : 0;
     char name[MHA_SHA256_HEX + 16];
-    unsigned char *binary = NULL;
-    size_t binary_size = 0;
     name_file(name);
-    if (how & 8) {
-        mha_disk_cache_save(fuzz_folder(), key, bytes.at, bytes.left);
-        const int found = mha_disk_cache_load(fuzz_folder(), key, &binary, &binary_size);
-        FUZZ_ASSERT(found == (bytes.left > 0));
-        FUZZ_ASSERT(!found ||
-                    (binary_size == bytes.left && memcmp(binary, bytes.at, binary_size) == 0));
+    if (how & SAVE) {
+        try_saved(name, bytes, at, mask);
     } else {
-        uint8_t *file = malloc(bytes.left + 1);
-        FUZZ_ASSERT(file != NULL);
-        memcpy(file, bytes.at, bytes.left);
-        repair(file, bytes.left, how);
-        fuzz_put(name, file, bytes.left);
-        if (mha_disk_cache_load(fuzz_folder(), key, &binary, &binary_size)) {
-            /* Only the very end of the file can be the binary. */
-            FUZZ_ASSERT(binary != NULL && binary_size > 0);
-            FUZZ_ASSERT(bytes.left == sizeof(struct header) + key.size + binary_size);
-            FUZZ_ASSERT(memcmp(binary, file + bytes.left - binary_size, binary_size) == 0);
-        } else {
-            FUZZ_ASSERT((how & 7) != 7 || bytes.left <= sizeof(struct header) + key.size);
-        }
-        free(file);
+        try_file(name, bytes, how);
     }
-    free(binary);
     fuzz_clear();
     return 0;
 }

@@ -11,7 +11,7 @@
 #include "run.h"
 #include "tune.h"
 
-enum { ARGUMENTS_MAX = 24 };
+enum { ARGUMENTS_MAX = 200 };
 
 /* Cuts the text into arguments, in a block of their own each. */
 static int cut(char *text, char *arguments[ARGUMENTS_MAX + 1])
