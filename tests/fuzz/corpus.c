@@ -18,7 +18,7 @@ static int unpack(const char *text, const char *folder)
     uint8_t *bytes;
     size_t size;
     if (!corpus_text_open(&corpus, text)) {
-        return EXIT_SUCCESS; /* no corpus yet */
+        return EXIT_SUCCESS; /* not every target has one */
     }
     while (corpus_text_next(&corpus, &bytes, &size)) {
         char path[4096];

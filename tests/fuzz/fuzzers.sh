@@ -38,8 +38,10 @@ build_fuzzers()
 unpack_corpus()
 {
     rm -rf "$3"
-    mkdir -p "$3"
-    "$1/tests/fuzz/fuzz_corpus" unpack "$source/tests/fuzz/corpus/$2.txt" "$3"
+    for kind in corpus seeds; do
+        mkdir -p "$3/$kind"
+        "$1/tests/fuzz/fuzz_corpus" unpack "$source/tests/fuzz/$kind/$2.txt" "$3/$kind"
+    done
     if [ -d "$source/tests/fuzz/findings/$2" ]; then
         cp "$source/tests/fuzz/findings/$2"/* "$3"
     fi

@@ -1,7 +1,7 @@
 /*
  * In the place of libFuzzer: hands the inputs on the command line (files, folders of them, and
- * corpora whose names end in .txt), or the target's corpus and findings, to the target. Needs no
- * special compiler, so that what was found once is looked for in every build.
+ * corpora whose names end in .txt), or the target's corpus, seeds and findings, to the target.
+ * Needs no special compiler, so that what was found once is looked for in every build.
  */
 #include <dirent.h>
 #include <stdlib.h>
@@ -87,7 +87,8 @@ int main(int argc, char **argv)
     if (argc < 2) {
         const int inputs = replay_text(MHA_FUZZ_DIR "/corpus/" MHA_FUZZ_TARGET ".txt");
         FUZZ_ASSERT(inputs > 0);
-        count = inputs + replay_folder(MHA_FUZZ_DIR "/findings/" MHA_FUZZ_TARGET);
+        count = inputs + replay_text(MHA_FUZZ_DIR "/seeds/" MHA_FUZZ_TARGET ".txt") +
+                replay_folder(MHA_FUZZ_DIR "/findings/" MHA_FUZZ_TARGET);
     }
     printf("%d inputs\n", count);
     return count > 0 ? EXIT_SUCCESS : EXIT_FAILURE;
