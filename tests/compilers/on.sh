@@ -50,7 +50,7 @@ with_pocl() {
     library=$(registered libpocl)
     [ -n "$library" ] || skip "PoCL is not installed (Debian: pocl-opencl-icd)"
     only_platform "$library"
-    # Its cache knows nothing of the method: what another one has made would be taken.
+    # A new cache: for a kernel that lies in one PoCL neither compiles nor says anything.
     export POCL_CACHE_DIR="$work/cache"
     mkdir "$POCL_CACHE_DIR"
     case $name in
