@@ -40,7 +40,7 @@
  *   4. masks select the visible keys; a key is hidden when the boolean mask is 0 there, or the bias
  *      is -inf, or causal, the window or the key length exclude it. Several masks intersect.
  *   5. w[j] = exp(s[j]) / sum over visible keys of exp(s), the sink's exp(sink[h]) joining the sum
- *   6. dropout (training): w[j] is kept or zeroed, what is kept is divided by 1 - p
+ *   6. dropout (training): w[j] is divided by 1 - p or multiplied by 0 (a NaN stays a NaN)
  *   7. o[d] = sum over visible keys of w[j] * v[j][d];   LSE = ln(sum of step 5)
  *
  * - A row without a visible key has output 0 and weights 0. Its LSE is -inf, or the sink's logit

@@ -23,7 +23,7 @@ MHA_INLINE uint4 mha_philox(uint4 counter, uint2 key)
 
 /*
  * Drops or scales w[0 .. count) of row i, whose first key is `key`, a multiple of 4, as is count.
- * `head` is b * H + h.
+ * `head` is b * H + h. A NaN stays one, since the sum it is divided by is NaN in other kernels.
  */
 MHA_INLINE void mha_drop_weights(const struct mha_params *p, mha_i64 head, mha_i64 i, mha_i64 key,
                                  int count, float *w)
@@ -33,10 +33,10 @@ MHA_INLINE void mha_drop_weights(const struct mha_params *p, mha_i64 head, mha_i
         const uint4 counter =
             (uint4)((uint)((key + c) / 4), (uint)i, (uint)head, (uint)((mha_u64)head >> 32));
         const uint4 draw = mha_philox(counter, seed);
-        w[c + 0] = draw.x >= p->dropout_threshold ? w[c + 0] * p->dropout_scale : 0.0f;
-        w[c + 1] = draw.y >= p->dropout_threshold ? w[c + 1] * p->dropout_scale : 0.0f;
-        w[c + 2] = draw.z >= p->dropout_threshold ? w[c + 2] * p->dropout_scale : 0.0f;
-        w[c + 3] = draw.w >= p->dropout_threshold ? w[c + 3] * p->dropout_scale : 0.0f;
+        w[c + 0] *= draw.x >= p->dropout_threshold ? p->dropout_scale : 0.0f;
+        w[c + 1] *= draw.y >= p->dropout_threshold ? p->dropout_scale : 0.0f;
+        w[c + 2] *= draw.z >= p->dropout_threshold ? p->dropout_scale : 0.0f;
+        w[c + 3] *= draw.w >= p->dropout_threshold ? p->dropout_scale : 0.0f;
     }
 }
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "harness/assertions.h"
+#include "reference/reference.h"
 
 enum { DK = 4, DV = 3, NQ_MAX = 13, NK_MAX = 4200 };
 
@@ -113,6 +114,35 @@ START_TEST(a_large_scale_is_finite)
 }
 END_TEST
 
+/* Row 0, whose weights are all NaN and all dropped: 0 * NaN, whenever the kernel divides. */
+START_TEST(a_visible_nan_outlives_dropout)
+{
+    enum { NK = 3 };
+    static float q[NQ_MAX * DK], k[NK * DK], v[NK * DV], o[NQ_MAX * DV];
+    struct ref_dropout dropout = {.p = 0.9375};
+    while (ref_dropout_keep(dropout, 0, 0, 0) || ref_dropout_keep(dropout, 0, 0, 1) ||
+           ref_dropout_keep(dropout, 0, 0, 2)) {
+        dropout.seed++;
+    }
+    const gpu_mha_desc desc = {.B = 1,
+                               .H = 1,
+                               .HKV = 1,
+                               .NQ = _i / 2 ? NQ_MAX : 1,
+                               .NK = NK,
+                               .DK = DK,
+                               .DV = DV,
+                               .dropout = (float)dropout.p,
+                               .dropout_seed = dropout.seed,
+                               .method = _i % 2 ? GPU_MHA_STAGED : GPU_MHA_FUSED};
+    const gpu_mha_arrays arrays = {.query = q, .key = k, .value = v, .output = o};
+    k[0] = NAN;
+    ck_assert_msg(gpu_mha(context, &desc, &arrays) == GPU_MHA_OK, "%s", gpu_mha_last_error());
+    for (int64_t i = 0; i < desc.NQ; ++i) {
+        ck_assert_msg(isnan(o[i * DV]), "row %d is %g, want NaN", (int)i, (double)o[i * DV]);
+    }
+}
+END_TEST
+
 /* Scores of some 10^9 have no digits behind the point; their weights are still weights. */
 START_TEST(large_scores_are_finite)
 {
@@ -204,6 +234,7 @@ int main(void)
     tcase_add_checked_fixture(test, open_context, close_context);
     tcase_add_loop_test(test, a_sink_costs_no_digits, 0, 4);
     tcase_add_loop_test(test, a_large_scale_is_finite, 0, 4);
+    tcase_add_loop_test(test, a_visible_nan_outlives_dropout, 0, 4);
     tcase_add_loop_test(test, large_scores_are_finite, 0, 4);
     tcase_add_loop_test(test, slowly_rising_scores, 0, 4);
     suite_add_tcase(suite, test);

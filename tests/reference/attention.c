@@ -180,6 +180,8 @@ static void softmax_row(const struct ref_problem *p, int64_t b, int64_t h, int64
             row->weights[j] = row->softmax[j];
         } else if (ref_dropout_keep(p->dropout, b * p->H + h, i, j)) {
             row->weights[j] = row->softmax[j] / (1 - p->dropout.p);
+        } else {
+            row->weights[j] = row->softmax[j] * 0; /* a NaN stays one */
         }
         /* A weight of exactly 0 has no error, and its conditioning may be infinite. */
         if (row->softmax[j] != 0) {
