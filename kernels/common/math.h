@@ -27,7 +27,6 @@ typedef MHA_CAT(uint, VEC) mha_uintv;
 #define mha_vstore_half MHA_CAT(MHA_CAT(vstore_half, VEC), _rte)
 #define mha_convert_ushortv MHA_CAT(convert_ushort, VEC)
 #define mha_convert_uintv MHA_CAT(convert_uint, VEC)
-#define mha_vload_half MHA_CAT(vload_half, VEC)
 
 /* Whole vectors in private arrays that are declared as vectors, and so are aligned for them. */
 #define MHA_PRIVATEV(pointer) (*(mha_floatv *)(pointer))

@@ -58,6 +58,22 @@
 #endif
 
 /*
+ * A vector of halves at any address. PoCL's vload_half8 and 16 may be compiled to loads that trap
+ * where the address is no multiple of 16.
+ */
+#if defined(__clang__)
+typedef MHA_CAT(ushort, VEC) mha_ushortv;
+typedef mha_ushortv mha_ushortv_unaligned __attribute__((aligned(2)));
+MHA_INLINE MHA_WIDE mha_floatv mha_load_halfv(__global const half *from)
+{
+    const mha_ushortv bits = *(__global const mha_ushortv_unaligned *)from;
+    return MHA_CAT(vloada_half, VEC)(0, (const half *)&bits);
+}
+#else
+#define mha_load_halfv(from) MHA_CAT(vload_half, VEC)(0, from)
+#endif
+
+/*
  * `count` elements from element `at` on as a vector, 0 behind them. A constant count at every call:
  * a row's end is read element by element, since nothing may lie behind it.
  */
@@ -75,7 +91,7 @@ MHA_INLINE MHA_WIDE mha_floatv mha_load_vector(__global const void *data, mha_i3
         return MHA_LOADV((__global const float *)data + at);
     }
     if (type == MHA_TYPE_F16) {
-        return mha_vload_half(0, (__global const half *)data + at);
+        return mha_load_halfv((__global const half *)data + at);
     }
     return mha_as_floatv(mha_convert_uintv(mha_vload(0, (__global const ushort *)data + at)) << 16);
 }
