@@ -69,6 +69,7 @@ static int is_wrong(struct trial *trial, enum attention_array array,
     bad = (trial->with_statistics ? compare_arrays : compare_elements)(
         attention_array_name(array), 4, dims, got, want, bound, &report);
     free(got);
+    trial->verdict.worst = fmax(trial->verdict.worst, report.worst_ratio);
     if (bad) {
         trial->verdict.fault = ATTENTION_WRONG;
         trial->verdict.array = array;

@@ -58,6 +58,7 @@ enum attention_fault {
 struct attention_verdict {
     enum attention_fault fault;
     enum attention_array array; /* that is wrong */
+    double worst;               /* the largest error, in bounds */
     char plan[64];              /* what the plan says of itself */
     char text[1024];            /* of a fault */
 };
