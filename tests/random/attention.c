@@ -47,6 +47,10 @@ static void watch_for_crashes(void)
 
 /* ---- one problem, all problems ---- */
 
+/* The largest error so far, in bounds, and whose it is. */
+static double worst;
+static uint64_t worst_seed;
+
 /* Returns 1 if it fails. */
 static int try_seed(gpu_mha_context *context, const struct seeds *options, uint64_t seed)
 {
@@ -61,6 +65,10 @@ static int try_seed(gpu_mha_context *context, const struct seeds *options, uint6
     }
     verdict = attention_try(context, &spec, 1);
     features_count(&spec, verdict.plan);
+    if (verdict.worst > worst) {
+        worst = verdict.worst;
+        worst_seed = seed;
+    }
     if (verdict.fault == ATTENTION_RIGHT) {
         return 0;
     }
@@ -89,8 +97,9 @@ static uint64_t try_all(gpu_mha_context *context, const struct seeds *options)
     if (options->count >= 300 && !failures && features_missing()) {
         failures++;
     }
-    printf("%" PRIu64 " problems from seed %" PRIu64 " on, %" PRIu64 " failed\n", tried,
-           options->first, failures);
+    printf("%" PRIu64 " problems from seed %" PRIu64 " on, %" PRIu64
+           " failed; the largest error is %.3f of its bound, in seed %" PRIu64 "\n",
+           tried, options->first, failures, worst, worst_seed);
     return failures;
 }
 

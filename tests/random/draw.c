@@ -10,30 +10,30 @@
 /* Products of a problem, about: the reference does a hundred million in a second. */
 #define WORK_MAX 1500000
 
-enum family { AUTO, FUSED, STAGED, DECODE, HEADS, SHARED, ROWS };
-
 /* How often each is drawn, of 20. */
-static const enum family families[] = {AUTO,  AUTO,   AUTO,   AUTO,   FUSED,  FUSED,  FUSED,
-                                       FUSED, STAGED, STAGED, STAGED, STAGED, DECODE, DECODE,
-                                       HEADS, HEADS,  SHARED, SHARED, ROWS,   ROWS};
+static const enum random_family families[] = {
+    FAMILY_AUTO,   FAMILY_AUTO,   FAMILY_AUTO,   FAMILY_AUTO,   FAMILY_FUSED,
+    FAMILY_FUSED,  FAMILY_FUSED,  FAMILY_FUSED,  FAMILY_STAGED, FAMILY_STAGED,
+    FAMILY_STAGED, FAMILY_STAGED, FAMILY_DECODE, FAMILY_DECODE, FAMILY_HEADS,
+    FAMILY_HEADS,  FAMILY_SHARED, FAMILY_SHARED, FAMILY_ROWS,   FAMILY_ROWS};
 
 static const char *const tiles[][4] = {
-    [FUSED] = {"12,16,1,16", "6,8,2,16", "6,4,2,32", "5,8,1,3"},
-    [DECODE] = {"decode 16", "decode 8", "decode 4", "decode 8"},
-    [HEADS] = {"heads 12,16,1,16", "heads 8,8,1,4", "heads 6,4,2,8", "heads 4,8,2,2"},
+    [FAMILY_FUSED] = {"12,16,1,16", "6,8,2,16", "6,4,2,32", "5,8,1,3"},
+    [FAMILY_DECODE] = {"decode 16", "decode 8", "decode 4", "decode 8"},
+    [FAMILY_HEADS] = {"heads 12,16,1,16", "heads 8,8,1,4", "heads 6,4,2,8", "heads 4,8,2,2"},
     /* Small ones: a CPU driver takes long to build large ones. */
-    [SHARED] = {"shared 2,4,2,4,16,4,0,0", "shared 4,4,1,4,16,1,1,0", "shared 1,8,2,4,16,2,0,0",
-                "shared 4,8,1,8,32,2,1,0"},
-    [ROWS] = {"rows 1,8,16", "rows 1,4,8", "rows 2,4,12", "rows 3,16,64"},
+    [FAMILY_SHARED] = {"shared 2,4,2,4,16,4,0,0", "shared 4,4,1,4,16,1,1,0",
+                       "shared 1,8,2,4,16,2,0,0", "shared 4,8,1,8,32,2,1,0"},
+    [FAMILY_ROWS] = {"rows 1,8,16", "rows 1,4,8", "rows 2,4,12", "rows 3,16,64"},
 };
 
 /* What kernels of one epoch are built for. */
 struct epoch {
     int64_t DK, DV;
-    int tile[ROWS + 1];       /* of each family */
-    int64_t few;              /* queries where there are few: 1 to 4 */
-    int64_t decode_group;     /* H / HKV where there are few queries */
-    gpu_mha_type types[2][4]; /* key, value, past_key, past_value */
+    int tile[FAMILY_ROWS + 1]; /* of each family */
+    int64_t few;               /* queries where there are few: 1 to 4 */
+    int64_t decode_group;      /* H / HKV where there are few queries */
+    gpu_mha_type types[2][4];  /* key, value, past_key, past_value */
 };
 
 static int chance(struct rng *rng, double p)
@@ -62,7 +62,7 @@ static struct epoch epoch_of(uint64_t number)
     /* Steps through the sizes by primes to their number: after as many epochs each was taken. */
     e.DK = sizes[number * 17 % (uint64_t)COUNT(sizes)];
     e.DV = chance(&rng, 0.3) ? e.DK : sizes[(number * 12 + 5) % (uint64_t)COUNT(sizes)];
-    for (int f = 0; f <= ROWS; f++) {
+    for (int f = 0; f <= FAMILY_ROWS; f++) {
         e.tile[f] = (int)((number + (uint64_t)f * (number / 4)) % 4);
     }
     e.few = between(&rng, 1, 4);
@@ -114,7 +114,8 @@ static int64_t work(const gpu_mha_desc *d)
     return d->B * d->H * d->NQ * (d->NP + d->NK) * (d->DK + d->DV + 20);
 }
 
-static void draw_heads(struct rng *rng, const struct epoch *e, enum family family, gpu_mha_desc *d)
+static void draw_heads(struct rng *rng, const struct epoch *e, enum random_family family,
+                       gpu_mha_desc *d)
 {
     static const int64_t groups[] = {1, 1, 1, 2, 2, 3, 4, 5, 8};
 
@@ -122,10 +123,10 @@ static void draw_heads(struct rng *rng, const struct epoch *e, enum family famil
     d->HKV = between(rng, 1, 3);
     d->H = d->HKV * one_of(rng, groups, COUNT(groups));
     d->NQ = chance(rng, 0.2) ? e->few : length(rng, 5, 130);
-    if (family == DECODE) {
+    if (family == FAMILY_DECODE) {
         d->NQ = e->few;
     }
-    if (family == HEADS && chance(rng, 0.7)) { /* many of them, as the kernel is meant for */
+    if (family == FAMILY_HEADS && chance(rng, 0.7)) { /* many of them, as the kernel is meant for */
         d->B = between(rng, 2, 5);
         d->HKV = between(rng, 4, 6);
         d->H = d->HKV * between(rng, 1, 2);
@@ -136,12 +137,13 @@ static void draw_heads(struct rng *rng, const struct epoch *e, enum family famil
     }
 }
 
-static void draw_sizes(struct rng *rng, const struct epoch *e, enum family family, gpu_mha_desc *d)
+static void draw_sizes(struct rng *rng, const struct epoch *e, enum random_family family,
+                       gpu_mha_desc *d)
 {
     draw_heads(rng, e, family, d);
     d->DK = e->DK;
     d->DV = e->DV;
-    int64_t NT = length(rng, 1, family == HEADS ? 200 : 600);
+    int64_t NT = length(rng, 1, family == FAMILY_HEADS ? 200 : 600);
     if (d->NQ <= 4 && chance(rng, 0.4)) { /* so many keys that they are split */
         NT = between(rng, 600, 4200);
         d->B = 1;
@@ -331,37 +333,54 @@ static void draw_masks(struct rng *rng, struct attention_spec *spec)
     draw_geometry(rng, d);
 }
 
-static void draw_outputs(struct rng *rng, enum family family, gpu_mha_desc *d)
+static void draw_outputs(struct rng *rng, enum random_family family, gpu_mha_desc *d)
 {
     d->lse = chance(rng, 0.5);
-    d->method = family == AUTO ? GPU_MHA_AUTO : family == STAGED ? GPU_MHA_STAGED : GPU_MHA_FUSED;
-    if (family == STAGED || (family == AUTO && chance(rng, 0.2))) {
+    d->method = family == FAMILY_AUTO     ? GPU_MHA_AUTO
+                : family == FAMILY_STAGED ? GPU_MHA_STAGED
+                                          : GPU_MHA_FUSED;
+    if (family == FAMILY_STAGED || (family == FAMILY_AUTO && chance(rng, 0.2))) {
         d->weights = (gpu_mha_weights)rng_below(rng, 3);
         d->scores = (gpu_mha_scores)(chance(rng, 0.4) ? 0 : rng_below(rng, 5));
     }
 }
 
-struct attention_spec random_spec(uint64_t seed)
+static struct attention_spec draw_all(struct rng *rng, uint64_t seed, enum random_family family)
 {
     const struct epoch e = epoch_of(seed / RANDOM_EPOCH);
     struct attention_spec spec = {.seed = seed};
+
+    draw_sizes(rng, &e, family, &spec.desc);
+    draw_storage(rng, &e, &spec);
+    draw_numbers(rng, &spec);
+    draw_masks(rng, &spec);
+    draw_outputs(rng, family, &spec.desc);
+    /* Staged kernels on the tile of this epoch, or on the device's own. */
+    const enum random_family of = family == FAMILY_STAGED ? FAMILY_FUSED : family;
+    spec.tile = of == FAMILY_AUTO || (family == FAMILY_STAGED && chance(rng, 0.3))
+                    ? NULL
+                    : tiles[of][e.tile[of]];
+    spec.out_of_order = chance(rng, 0.3);
+    spec.host_call = chance(rng, 0.3);
+    spec.seed_batch = rng_below(rng, 5);
+    return spec;
+}
+
+struct attention_spec random_spec(uint64_t seed)
+{
     struct rng rng;
 
     rng_seed(&rng, seed);
-    const enum family family = families[rng_below(&rng, COUNT(families))];
-    draw_sizes(&rng, &e, family, &spec.desc);
-    draw_storage(&rng, &e, &spec);
-    draw_numbers(&rng, &spec);
-    draw_masks(&rng, &spec);
-    draw_outputs(&rng, family, &spec.desc);
-    /* Staged kernels on the tile of this epoch, or on the device's own. */
-    const enum family of = family == STAGED ? FUSED : family;
-    spec.tile =
-        of == AUTO || (family == STAGED && chance(&rng, 0.3)) ? NULL : tiles[of][e.tile[of]];
-    spec.out_of_order = chance(&rng, 0.3);
-    spec.host_call = chance(&rng, 0.3);
-    spec.seed_batch = rng_below(&rng, 5);
-    return spec;
+    const enum random_family family = families[rng_below(&rng, COUNT(families))];
+    return draw_all(&rng, seed, family);
+}
+
+struct attention_spec random_spec_of(uint64_t seed, enum random_family family)
+{
+    struct rng rng;
+
+    rng_seed(&rng, seed);
+    return draw_all(&rng, seed, family);
 }
 
 int random_spec_is_valid(const struct attention_spec *spec)

@@ -47,6 +47,12 @@ static int is_small_mask(const struct subject *s)
            (s->d->bias.type && s->spec->bias.full != 0xF);
 }
 
+/* Whether the offset is of any consequence. */
+static int is_diagonal(const gpu_mha_desc *d)
+{
+    return d->causal || d->has_window || d->alibi != GPU_MHA_ALIBI_NONE;
+}
+
 /* One line for each: its name, and when a problem has it. */
 #define FEATURES(X)                                                                                \
     X("kernel fused", runs(s, "fused"))                                                            \
@@ -63,11 +69,24 @@ static int is_small_mask(const struct subject *s)
     X("grouped heads", s->d->H != s->d->HKV)                                                       \
     X("DK != DV", s->d->DK != s->d->DV)                                                            \
     X("past", s->d->NP > 0)                                                                        \
+    X("f32", has_type(s->d, GPU_MHA_F32))                                                          \
     X("f16", has_type(s->d, GPU_MHA_F16))                                                          \
     X("bf16", has_type(s->d, GPU_MHA_BF16))                                                        \
+    X("f16 of query", s->d->query.type == GPU_MHA_F16)                                             \
+    X("bf16 of query", s->d->query.type == GPU_MHA_BF16)                                           \
+    X("f16 of key", s->d->key.type == GPU_MHA_F16)                                                 \
+    X("bf16 of key", s->d->key.type == GPU_MHA_BF16)                                               \
+    X("f16 of value", s->d->value.type == GPU_MHA_F16)                                             \
+    X("bf16 of value", s->d->value.type == GPU_MHA_BF16)                                           \
+    X("f16 of output", s->d->output.type == GPU_MHA_F16)                                           \
+    X("bf16 of output", s->d->output.type == GPU_MHA_BF16)                                         \
     X("mixed types", has_mixed_types(s->d))                                                        \
     X("padded",                                                                                    \
       has_layout(s->spec, ATTENTION_PADDED) || has_layout(s->spec, ATTENTION_PADDED_BNHD))         \
+    X("packed BNHD", has_layout(s->spec, ATTENTION_BNHD))                                          \
+    X("one batch for all", has_layout(s->spec, ATTENTION_ONE_BATCH))                               \
+    X("one head for all", has_layout(s->spec, ATTENTION_ONE_HEAD))                                 \
+    X("one row for all", has_layout(s->spec, ATTENTION_ONE_ROW))                                   \
     X("broadcast inputs", broadcasts(s->spec))                                                     \
     X("interleaved QKV", has_layout(s->spec, ATTENTION_QKV))                                       \
     X("scale", s->d->has_scale)                                                                    \
@@ -75,24 +94,40 @@ static int is_small_mask(const struct subject *s)
     X("softcap", s->d->softcap > 0)                                                                \
     X("mask", s->d->mask.type != 0)                                                                \
     X("bias", s->d->bias.type != 0)                                                                \
+    X("f32 bias", s->d->bias.type == GPU_MHA_MASK_F32)                                             \
+    X("f16 bias", s->d->bias.type == GPU_MHA_MASK_F16)                                             \
+    X("bf16 bias", s->d->bias.type == GPU_MHA_MASK_BF16)                                           \
     X("mask and bias", s->d->mask.type && s->d->bias.type)                                         \
     X("broadcast mask", is_small_mask(s))                                                          \
     X("strided mask",                                                                              \
       (s->d->mask.type && s->spec->mask.strided) || (s->d->bias.type && s->spec->bias.strided))    \
     X("lowest bias", s->spec->lowest_bias > 0)                                                     \
     X("key lengths", s->d->key_lengths != 0)                                                       \
+    X("key lengths i32", s->d->key_lengths == GPU_MHA_I32)                                         \
+    X("key lengths i64", s->d->key_lengths == GPU_MHA_I64)                                         \
     X("causal", s->d->causal)                                                                      \
-    X("bottom right", s->d->offset_kind == GPU_MHA_BOTTOM_RIGHT)                                   \
-    X("offset", s->d->offset_kind == GPU_MHA_OFFSET)                                               \
+    X("causal in a window", s->d->causal && s->d->has_window)                                      \
+    X("top left", is_diagonal(s->d) && s->d->offset_kind == GPU_MHA_TOP_LEFT)                      \
+    X("bottom right", is_diagonal(s->d) && s->d->offset_kind == GPU_MHA_BOTTOM_RIGHT)              \
+    X("offset", is_diagonal(s->d) && s->d->offset_kind == GPU_MHA_OFFSET)                          \
     X("offset beyond 32 bits", s->d->offset > INT32_MAX || s->d->offset < INT32_MIN)               \
     X("window", s->d->has_window)                                                                  \
+    X("window open to the left", s->d->has_window && s->d->window_left == -1)                      \
+    X("window open to the right", s->d->has_window && s->d->window_right == -1)                    \
     X("alibi", s->d->alibi != 0)                                                                   \
+    X("alibi's own slopes", s->d->alibi == GPU_MHA_ALIBI_AUTO)                                     \
+    X("alibi's given slopes", s->d->alibi == GPU_MHA_ALIBI_SLOPES)                                 \
     X("sinks", s->d->sinks)                                                                        \
     X("dropout", s->d->dropout > 0)                                                                \
+    X("dropped weights", s->d->dropout > 0 && s->d->weights != 0)                                  \
     X("lse", s->d->lse)                                                                            \
     X("weights", s->d->weights == GPU_MHA_WEIGHTS_PER_HEAD)                                        \
     X("mean weights", s->d->weights == GPU_MHA_WEIGHTS_AVERAGED)                                   \
     X("scores", s->d->scores != 0)                                                                 \
+    X("raw scores", s->d->scores == GPU_MHA_SCORES_RAW)                                            \
+    X("capped scores", s->d->scores == GPU_MHA_SCORES_CAPPED)                                      \
+    X("masked scores", s->d->scores == GPU_MHA_SCORES_MASKED)                                      \
+    X("softmax scores", s->d->scores == GPU_MHA_SCORES_SOFTMAX)                                    \
     X("NaN and infinities", s->spec->fill == ATTENTION_SPECIAL)                                    \
     X("large scores", s->spec->fill == ATTENTION_LARGE)                                            \
     X("far from 1", s->spec->magnitude.query > 0 || s->spec->magnitude.value > 0)                  \
