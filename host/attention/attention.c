@@ -213,15 +213,20 @@ static gpu_mha_status try_gpu_shapes(struct mha_attention *a, gpu_mha_context *c
         if (!*done && !gives_way) {
             return mha_error_attempt_failed();
         }
-        const char *why = mha_error_attempt_end();
         if (*done) {
+            mha_error_attempt_end();
             return GPU_MHA_OK;
         }
+        struct mha_shape smaller = shape;
+        mha_shape_smaller(&a->problem, &context->device, &smaller);
+        if (mha_shape_to_avoid(&a->problem, &context->device, &smaller) != GPU_MHA_VERDICT_NONE) {
+            return mha_error_attempt_failed();
+        }
+        const char *why = mha_error_attempt_end();
         mha_shape_text(&shape, text, sizeof text);
         mha_log(MHA_LOG_WARN, "replace \"%s\" by a smaller shape: %s", text, why);
         drop_stages(a);
-        mha_shape_smaller(&a->problem, &context->device, &shape);
-        MHA_TRY(mha_variant_check(&a->problem, &context->device, &shape));
+        shape = smaller;
         mha_variant_of(&a->problem, &context->device, &shape, &a->variant);
     }
     return GPU_MHA_OK;

@@ -142,12 +142,6 @@ static gpu_mha_status check_verdict(const struct mha_problem *p, const struct mh
     return GPU_MHA_OK;
 }
 
-gpu_mha_status mha_variant_check(const struct mha_problem *p, const struct mha_device *device,
-                                 const struct mha_shape *shape)
-{
-    return check_verdict(p, device, shape, "fused");
-}
-
 /* Says once for each choice what was passed over for it. */
 static void tell_avoided(const struct mha_problem *p, const struct mha_device *device,
                          const struct mha_shape *shape)
@@ -205,7 +199,7 @@ static gpu_mha_status choose_default(const struct mha_problem *p, const struct m
             return GPU_MHA_OK;
         }
     }
-    return mha_variant_check(p, device, shape);
+    return check_verdict(p, device, shape, "fused");
 }
 
 gpu_mha_status mha_variant_choose(const struct mha_problem *p, const struct mha_device *device,

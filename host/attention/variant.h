@@ -23,10 +23,6 @@ gpu_mha_status mha_variant_choose(const struct mha_problem *problem,
                                   const struct mha_device *device, const struct mha_shape *wanted,
                                   struct mha_variant *variant);
 
-/* GPU_MHA_UNSUPPORTED if gpu-mha doctor found the fused shape to fail: for one that is the last. */
-gpu_mha_status mha_variant_check(const struct mha_problem *problem, const struct mha_device *device,
-                                 const struct mha_shape *shape);
-
 /* The same with a shape that has been found to fit: tiles and splits. */
 void mha_variant_of(const struct mha_problem *problem, const struct mha_device *device,
                     const struct mha_shape *shape, struct mha_variant *variant);
