@@ -40,6 +40,7 @@ static const char *source_name(gpu_mha_choice_source source)
 {
     return source == GPU_MHA_CHOICE_TUNED         ? "tuned"
            : source == GPU_MHA_CHOICE_ENVIRONMENT ? "GPU_MHA_TILE"
+           : source == GPU_MHA_CHOICE_AVOIDING    ? "avoiding what gpu-mha doctor found to fail"
                                                   : "default";
 }
 

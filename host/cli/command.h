@@ -19,6 +19,7 @@
     X(verify, "check a device against recorded cases")                                             \
     X(bench, "measure attention against the limits of the device")                                 \
     X(tune, "measure the kernels' shapes on a device and keep the fastest")                        \
+    X(doctor, "try every kernel on a device, in processes of their own")                           \
     X(demo, "run one layer of a real sentence encoder")
 
 #define MHA_COMMAND_DECLARE(name, summary) enum mha_exit mha_cmd_##name(int argc, char **argv);

@@ -32,20 +32,22 @@ static void print_help(FILE *stream)
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
         fprintf(stream, "  %-10s %s\n", commands[i].name, commands[i].summary);
     }
-    fprintf(
-        stream,
-        "\n"
-        "`gpu-mha COMMAND --help` and `gpu-mha help COMMAND` describe one command.\n"
-        "`gpu-mha --version` tells the version.\n"
-        "\n"
-        "Environment:\n"
-        "  GPU_MHA_DEVICE     the device where --device is not given\n"
-        "  GPU_MHA_LOG        off, error, warn, info or debug; warn if not set\n"
-        "  GPU_MHA_CACHE_DIR  where built kernels and measured shapes are kept; off for nowhere\n"
-        "  GPU_MHA_DATA_DIR   the folder of the demo's data\n"
-        "  GPU_MHA_TILE       which kernels to run and their shape, for tuning\n"
-        "\n"
-        "Exit codes: 0 done, 1 failed or a check did not pass, 2 wrong command line\n");
+    fprintf(stream,
+            "\n"
+            "`gpu-mha COMMAND --help` and `gpu-mha help COMMAND` describe one command.\n"
+            "`gpu-mha --version` tells the version.\n"
+            "\n"
+            "Environment:\n"
+            "  GPU_MHA_DEVICE     the device where --device is not given\n"
+            "  GPU_MHA_LOG        what goes to stderr: off, error, warn (wrong settings, what was\n"
+            "                     worked around), info (what was chosen and what passed over),\n"
+            "                     debug (every build and refusal); warn if not set\n"
+            "  GPU_MHA_CACHE_DIR  where built kernels, measured shapes and verdicts are kept; off\n"
+            "                     for nowhere\n"
+            "  GPU_MHA_DATA_DIR   the folder of the demo's data\n"
+            "  GPU_MHA_TILE       which kernels to run and their shape, for tuning\n"
+            "\n"
+            "Exit codes: 0 done, 1 failed or a check did not pass, 2 wrong command line\n");
 }
 
 /* The command called `name`; NULL after reporting that there is none. */
