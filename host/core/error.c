@@ -27,6 +27,7 @@ static _Thread_local struct record last = {GPU_MHA_OK, {"", 0}, CL_SUCCESS, ""};
 /* An attempt leaves `last` and its build log alone. */
 static _Thread_local int attempts; /* that have begun and not ended */
 static _Thread_local struct record attempted;
+static _Thread_local char *attempted_log; /* NULL outside of attempts, or for none */
 
 /*
  * The build log is too long for a fixed buffer, so it lives on the heap and its thread's slot of
@@ -61,7 +62,17 @@ static const char *kept_build_log(void)
     return log ? log : "";
 }
 
-/* Keeps a copy of `log`, or nothing if that fails: a lost log must not hide the error. */
+/* NULL for "", or if there is no memory: a lost log must not hide the error. */
+static char *copy_log(const char *log)
+{
+    const size_t size = strlen(log) + 1;
+    char *copy = *log ? malloc(size) : NULL;
+    if (copy) {
+        memcpy(copy, log, size);
+    }
+    return copy;
+}
+
 static void keep_build_log(const char *log)
 {
     pthread_once(&log_key_once, make_log_key);
@@ -69,14 +80,7 @@ static void keep_build_log(const char *log)
         return;
     }
 
-    char *copy = NULL;
-    if (*log) {
-        size_t size = strlen(log) + 1;
-        copy = malloc(size);
-        if (copy) {
-            memcpy(copy, log, size);
-        }
-    }
+    char *copy = copy_log(log);
     void *old = pthread_getspecific(log_key);
     if (old == copy) {
         return;
@@ -140,6 +144,9 @@ static gpu_mha_status keep(gpu_mha_status status, const struct sentence *message
     record->cl_call = cl_call;
     if (attempts == 0) {
         keep_build_log(build_log);
+    } else {
+        free(attempted_log);
+        attempted_log = copy_log(build_log);
     }
     return status;
 }
@@ -147,20 +154,33 @@ static gpu_mha_status keep(gpu_mha_status status, const struct sentence *message
 void mha_error_attempt(void)
 {
     attempted = (struct record){GPU_MHA_OK, {"", 0}, CL_SUCCESS, ""};
+    free(attempted_log);
+    attempted_log = NULL;
     attempts++;
 }
 
 const char *mha_error_attempt_end(void)
 {
     attempts--;
+    free(attempted_log);
+    attempted_log = NULL;
     return attempted.message.text;
+}
+
+cl_int mha_error_attempt_code(void)
+{
+    return attempted.cl_code;
 }
 
 gpu_mha_status mha_error_attempt_failed(void)
 {
     attempts--;
     const struct record failed = attempted;
-    return keep(failed.status, &failed.message, failed.cl_code, failed.cl_call, "");
+    char *log = attempted_log; /* which keep() may replace */
+    attempted_log = NULL;
+    keep(failed.status, &failed.message, failed.cl_code, failed.cl_call, log ? log : "");
+    free(log);
+    return failed.status;
 }
 
 gpu_mha_status mha_error_set(gpu_mha_status status, const char *format, ...)

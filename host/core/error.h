@@ -46,7 +46,10 @@ gpu_mha_status mha_error_blas(int code, const char *call);
 void mha_error_attempt(void);
 const char *mha_error_attempt_end(void);
 
-/* Ends an attempt whose failure is to be the caller's after all. Of a build its log is lost. */
+/* Within an attempt: the OpenCL code of the latest failure, or 0. */
+cl_int mha_error_attempt_code(void);
+
+/* Ends an attempt whose failure is to be the caller's after all, with its build log. */
 gpu_mha_status mha_error_attempt_failed(void);
 
 /* The name of an OpenCL code, e.g. "CL_INVALID_VALUE"; "unknown OpenCL code" otherwise. */
