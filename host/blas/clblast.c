@@ -181,6 +181,27 @@ static gpu_mha_status try_kernels(gpu_mha_context *context, int large)
     return GPU_MHA_OK;
 }
 
+/*
+ * Whether a failure says that the device is none for CLBlast's kernels: too large for it, or more
+ * than its compiler takes. What else fails may not fail the next time.
+ */
+static int is_for_good(gpu_mha_status status, cl_int code)
+{
+    switch (code) {
+    case CL_SUCCESS: /* an element that is wrong */
+        return status == GPU_MHA_BLAS;
+    case CL_COMPILER_NOT_AVAILABLE:
+    case CL_BUILD_PROGRAM_FAILURE:
+    case CL_OUT_OF_RESOURCES:
+    case CL_INVALID_WORK_GROUP_SIZE:
+    case CL_INVALID_WORK_ITEM_SIZE:
+    case CLBlastInvalidLocalMemUsage:
+        return 1;
+    default:
+        return 0;
+    }
+}
+
 /* Bits of context->clblast, the second of each pair for large products. */
 enum { RUNS = 1, FAILS = 4 };
 
@@ -194,7 +215,7 @@ static gpu_mha_status check_runs(gpu_mha_context *context, int large)
     if (!(known & FAILS)) {
         mha_error_attempt();
         const gpu_mha_status status = try_kernels(context, large);
-        if (status == GPU_MHA_HOST_MEMORY) {
+        if (status != GPU_MHA_OK && !is_for_good(status, mha_error_attempt_code())) {
             return mha_error_attempt_failed();
         }
         const char *why = mha_error_attempt_end();
