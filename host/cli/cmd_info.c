@@ -84,12 +84,17 @@ static void print_choices(const gpu_mha_device_info *device)
     gpu_mha_context_release(context);
 }
 
+/* As print_choices: what does not open is told on stderr. */
 static json_t *choices_json(const gpu_mha_device_info *device)
 {
     gpu_mha_context *context = NULL;
     json_t *choices = json_array();
 
-    if (!device->usable || gpu_mha_context_create(device->selector, &context)) {
+    if (!device->usable) {
+        return choices;
+    }
+    if (gpu_mha_context_create(device->selector, &context)) {
+        mha_report_library_error(device->selector);
         return choices;
     }
     for (size_t i = 0; i < MHA_TUNE_DEFAULT_JOBS; i++) {
