@@ -12,15 +12,22 @@ void *__real_malloc(size_t size);
 void *__real_calloc(size_t count, size_t size);
 void *__real_realloc(void *old, size_t size);
 void __real_free(void *block);
+char *__real_strdup(const char *text);
+char *__real_strndup(const char *text, size_t most);
 int __real_pthread_mutex_init(pthread_mutex_t *lock, const pthread_mutexattr_t *attributes);
 int __real_pthread_cond_init(pthread_cond_t *condition, const pthread_condattr_t *attributes);
 
+/* Visible, or the linker refuses to see them in the place of what shared libraries ask for. */
+#pragma GCC visibility push(default)
 void *__wrap_malloc(size_t size);
 void *__wrap_calloc(size_t count, size_t size);
 void *__wrap_realloc(void *old, size_t size);
 void __wrap_free(void *block);
+char *__wrap_strdup(const char *text);
+char *__wrap_strndup(const char *text, size_t most);
 int __wrap_pthread_mutex_init(pthread_mutex_t *lock, const pthread_mutexattr_t *attributes);
 int __wrap_pthread_cond_init(pthread_cond_t *condition, const pthread_condattr_t *attributes);
+#pragma GCC visibility pop
 
 /* Blocks handed out while armed, by address. */
 enum { BUCKETS = 1024 };
@@ -143,6 +150,16 @@ void __wrap_free(void *block)
 {
     forget(block);
     __real_free(block);
+}
+
+char *__wrap_strdup(const char *text)
+{
+    return must_fail() ? no_memory() : note(__real_strdup(text));
+}
+
+char *__wrap_strndup(const char *text, size_t most)
+{
+    return must_fail() ? no_memory() : note(__real_strndup(text, most));
 }
 
 int __wrap_pthread_mutex_init(pthread_mutex_t *lock, const pthread_mutexattr_t *attributes)
