@@ -18,6 +18,16 @@ cl_int zoo_answer(const void *value, size_t size, size_t room, void *out, size_t
     return CL_SUCCESS;
 }
 
+/* Queries of extensions, whose headers are not everywhere. */
+enum {
+    CAPABILITY_MAJOR_NV = 0x4000,
+    CAPABILITY_MINOR_NV = 0x4001,
+    WARP_SIZE_NV = 0x4003,
+    BOARD_NAME_AMD = 0x4038,
+    WAVEFRONT_WIDTH_AMD = 0x4043,
+    SUB_GROUP_SIZES_INTEL = 0x4108
+};
+
 static const char *version_text(const char *what, const struct zoo_device *zoo, char *text,
                                 size_t size)
 {
@@ -48,13 +58,12 @@ static const char *text_of(const struct zoo_device *zoo, cl_device_info query, c
         return zoo->extensions;
     case CL_DEVICE_BUILT_IN_KERNELS:
         return "";
+    case BOARD_NAME_AMD:
+        return zoo->board;
     default:
         return NULL;
     }
 }
-
-/* Queries of extensions, whose headers are not everywhere. */
-enum { WARP_SIZE_NV = 0x4003, WAVEFRONT_WIDTH_AMD = 0x4043, SUB_GROUP_SIZES_INTEL = 0x4108 };
 
 /* The number, and the size that the query has; 0 if it is the driver's to answer. */
 static size_t number_of(const struct zoo_device *zoo, cl_device_info query, cl_ulong *number)
@@ -104,6 +113,12 @@ static size_t number_of(const struct zoo_device *zoo, cl_device_info query, cl_u
     case CL_DEVICE_DOUBLE_FP_CONFIG:
         *number = zoo->has_double ? CL_FP_FMA | CL_FP_ROUND_TO_NEAREST | CL_FP_INF_NAN : 0;
         return sizeof(cl_device_fp_config);
+    case CAPABILITY_MAJOR_NV:
+        *number = (cl_ulong)zoo->capability / 10;
+        return sizeof(cl_uint);
+    case CAPABILITY_MINOR_NV:
+        *number = (cl_ulong)zoo->capability % 10;
+        return sizeof(cl_uint);
     case CL_DEVICE_HALF_FP_CONFIG:
         *number = 0; /* no driver beneath us computes in half precision */
         return sizeof(cl_device_fp_config);
@@ -123,8 +138,11 @@ static int knows(const struct zoo_device *zoo, cl_device_info query)
     case CL_DEVICE_DOUBLE_FP_CONFIG:
     case CL_DEVICE_LINKER_AVAILABLE:
         return zoo->version >= 12;
+    case CAPABILITY_MAJOR_NV:
+    case CAPABILITY_MINOR_NV:
     case WARP_SIZE_NV:
         return zoo->lanes > 0 && zoo->vendor_id == 0x10de;
+    case BOARD_NAME_AMD:
     case WAVEFRONT_WIDTH_AMD:
         return zoo->lanes > 0 && zoo->vendor_id == 0x1002;
     case SUB_GROUP_SIZES_INTEL:

@@ -47,6 +47,8 @@ struct zoo_device {
     size_t align, params;   /* bytes */
     cl_uint units, width;   /* compute units; floats of a native vector */
     cl_uint lanes;          /* warp or wavefront; 0: not told */
+    int capability;         /* NVIDIA's: 80 for 8.0 */
+    const char *board;      /* AMD's name for what the title calls by its architecture */
     size_t sub_groups[4];   /* sizes, as Intel tells them */
     enum zoo_refusal refusal;
 };
