@@ -267,7 +267,8 @@ static void judge_call(const struct scenario *s, const struct trial *t, const st
  */
 static int is_tried(const struct scenario *s, int n, int way, int ways)
 {
-    const int thin = s->flags & SCENARIO_SPARSE || (s->flags & SCENARIO_CLBLAST && n > 1);
+    const int slow = s->flags & (SCENARIO_CLBLAST | SCENARIO_FRESH);
+    const int thin = s->flags & SCENARIO_SPARSE || (slow && n > 1);
     return !thin || way == n % ways || getenv("MHA_FAULT_ALL");
 }
 

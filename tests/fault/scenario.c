@@ -12,9 +12,9 @@ enum { COMPLAINTS_SHOWN = 40 };
 static char attempt[256];
 static int complaints;
 
-static const struct scenario *const lists[] = {scenarios_device,    scenarios_attention,
-                                               scenarios_operators, scenarios_layer,
-                                               scenarios_tune,      scenarios_texts};
+static const struct scenario *const lists[] = {
+    scenarios_device, scenarios_attention, scenarios_operators, scenarios_layer,
+    scenarios_tune,   scenarios_texts,     scenarios_verdicts};
 #define LISTS (int)(sizeof lists / sizeof lists[0])
 
 /* With index -1 the number of all. */

@@ -40,7 +40,7 @@ struct scenario {
 
 /* Each list ends with an entry without a name. */
 extern const struct scenario scenarios_device[], scenarios_attention[], scenarios_operators[],
-    scenarios_layer[], scenarios_tune[], scenarios_texts[];
+    scenarios_layer[], scenarios_tune[], scenarios_texts[], scenarios_verdicts[];
 
 int scenario_count(void);
 const struct scenario *scenario_get(int index);

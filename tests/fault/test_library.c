@@ -9,11 +9,17 @@
 #include "drive.h"
 #include "layer.h"
 
-/* MHA_FAULT_SCENARIO has the name of the only scenario to run. */
+/*
+ * MHA_FAULT_SCENARIO has the name of the only scenario to run; MHA_FAULT_HALF, 0 or 1, takes
+ * half of them, so that two processes share the work.
+ */
 static void drive(void (*with)(const struct scenario *), int index)
 {
     const struct scenario *scenario = scenario_get(index);
-    const char *wanted = getenv("MHA_FAULT_SCENARIO");
+    const char *wanted = getenv("MHA_FAULT_SCENARIO"), *half = getenv("MHA_FAULT_HALF");
+    if (half && index / 2 % 2 != atoi(half)) {
+        return;
+    }
     if (!wanted || strcmp(wanted, scenario->name) == 0) {
         with(scenario);
     }
