@@ -84,7 +84,7 @@ static int is_name(const char *name)
     while (name[length] >= 0x20 && name[length] <= 0x7e) {
         length++;
     }
-    return length > 0 && name[length] == '\0' && length + sizeof " bf16" <= MHA_TUNED_WORD;
+    return length > 0 && name[length] == '\0' && length + sizeof " bf16" < MHA_TUNED_WORD;
 }
 
 gpu_mha_status gpu_mha_verdict_set(gpu_mha_context *context, const char *name, gpu_mha_type type,
