@@ -36,21 +36,26 @@ static void hide_word(char *text, const char *word)
     }
 }
 
-/* 1 where a word begins, or the value of an option as -I. */
-static bool begins_word(const char *text, const char *at)
+/*
+ * A path is a word that begins with a slash, a dot and a slash, or a tilde, that has two slashes,
+ * or that is an option with one, as -I/opt. "1/2" and "and/or" are none.
+ */
+static bool is_path(const char *word, size_t length)
 {
-    return at == text || strchr(" \t\"'(=:,;[<", at[-1]) != NULL ||
-           (at - text >= 2 && at[-2] == '-' && isupper((unsigned char)at[-1]));
+    const char *slash = memchr(word, '/', length);
+
+    return length > 1 && slash &&
+           (slash == word || strchr("~.-", *word) ||
+            memchr(slash + 1, '/', length - (size_t)(slash + 1 - word)));
 }
 
-/* Every word that begins as the path of a file does becomes "*". */
+/* Every path becomes "*". */
 static void hide_paths(char *text)
 {
     for (char *at = text; *at; at++) {
-        const bool begins = begins_word(text, at);
+        const bool begins = at == text || strchr(" \t\"'(=:,;[<", at[-1]) != NULL;
         const size_t length = strcspn(at, " \t\"'():,;]>");
-        const char *slash = memchr(at, '/', length);
-        if (begins && length > 1 && slash && (slash == at || *at == '~' || *at == '.')) {
+        if (begins && is_path(at, length)) {
             *at = '*';
             memmove(at + 1, at + length, strlen(at + length) + 1);
         }

@@ -154,7 +154,7 @@ static const struct {
     {"in /home/ann/x.cl:3: no", "in *:3: no"},
     {"'/tmp/a b' and \"/usr/lib/y.so\"", "'* b' and \"*\""},
     {"~/.cache/x, ../up/y and ./z", "*, * and *"},
-    {"-I/opt/inc, file:///etc/x", "-I*, file:*"},
+    {"-I/opt/inc, file:///etc/x, src/ann/b.cl", "*, file:*, *"},
     {"1/2 of 3 / 4, and/or", "1/2 of 3 / 4, and/or"},
     {"by ann77 on it, ann77's, joann77", "by * on it, *'s, joann77"},
     {"", ""},
