@@ -140,6 +140,7 @@ refuses "--list, --forget and --dry-run do not go together" --list --forget
 refuses "nor --forget and --only" --forget --only merge
 refuses "--only is 'mer', but must name a variant" --only mer
 refuses "--only needs a value that is not empty" --only ""
+refuses "--only is ';', but must name a variant" --only ";"
 refuses "unexpected argument 'merge'" merge
 refuses "--child is not for users" --child
 run 0 doctor --help
