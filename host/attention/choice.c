@@ -7,6 +7,7 @@
 #include "attention/variant.h"
 #include "blas/gemm.h"
 #include "cl/contest.h"
+#include "cl/verdicts.h"
 
 _Static_assert(MHA_SHAPE_TEXT <= MHA_TUNED_WORD, "a shape is one word of the tuning file");
 
@@ -14,11 +15,11 @@ void mha_choice_key(const struct mha_problem *problem, const struct mha_device *
                     char key[MHA_TUNED_WORD])
 {
     struct mha_shape shape;
-    struct mha_device plain = *device;
+    /* What was measured stays what it was when verdicts change. */
+    const struct mha_device untried = mha_device_untried(device);
     char kind[MHA_SHAPE_TEXT], text[MHA_SHAPE_TEXT];
-    plain.verdicts = NULL; /* what was measured stays what it was when they change */
     mha_shape_key(problem, kind, sizeof kind);
-    mha_shape_default(problem, &plain, &shape);
+    mha_shape_default(problem, &untried, &shape);
     mha_shape_text(&shape, text, sizeof text);
     snprintf(key, MHA_TUNED_WORD, "%.32s, %.29s", kind, text);
 }
@@ -63,9 +64,8 @@ static void choose_product(gpu_mha_context *context, gpu_mha_choice *choice)
 static int is_avoiding(const struct mha_problem *problem, const struct mha_device *device)
 {
     struct mha_shape usual;
-    struct mha_device plain = *device;
-    plain.verdicts = NULL;
-    mha_shape_default(problem, &plain, &usual);
+    const struct mha_device untried = mha_device_untried(device);
+    mha_shape_default(problem, &untried, &usual);
     return mha_shape_to_avoid(problem, device, &usual) != GPU_MHA_VERDICT_NONE;
 }
 

@@ -135,15 +135,11 @@ void mha_shape_staged(const struct mha_problem *p, const struct mha_device *devi
     find_sound_tile(p, device, MHA_PATH_STAGED, shape);
 }
 
-/*
- * The first of kernels/rows.cl that is sound; 0 if there is none. On what is no GPU the smallest
- * alone, the one that gpu-mha doctor tries there.
- */
+/* The first of kernels/rows.cl that is sound, of those that gpu-mha doctor tries; 0 if none is. */
 static int find_rows(const struct mha_problem *p, const struct mha_device *device,
                      struct mha_shape *shape)
 {
-    const int is_gpu = (device->type & CL_DEVICE_TYPE_GPU) != 0;
-    for (int r = is_gpu ? 0 : MHA_ROWS_TILES - 1; r < MHA_ROWS_TILES; ++r) {
+    for (int r = mha_rows_first(device); r < MHA_ROWS_TILES; ++r) {
         const struct mha_shape next = {.path = MHA_PATH_ROWS, .rows = mha_rows_table[r]};
         if (fits(p, device, &next)) {
             *shape = next;

@@ -57,7 +57,7 @@ int mha_shape_known(const struct mha_device *device, struct mha_shape *shapes, i
         shape.shared.sub_group = 0; /* what mha_shape_smaller makes of it */
         add_known(&list, shape);
     }
-    for (int r = is_gpu ? 0 : MHA_ROWS_TILES - 1; r < MHA_ROWS_TILES; ++r) {
+    for (int r = mha_rows_first(device); r < MHA_ROWS_TILES; ++r) {
         add_known(&list, (struct mha_shape){.path = MHA_PATH_ROWS, .rows = mha_rows_table[r]});
     }
     add_known_tiles(&list, device, MHA_PATH_STAGED);

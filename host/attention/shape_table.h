@@ -92,4 +92,10 @@ static const struct mha_rows_tile mha_rows_table[] = {
 
 #define MHA_ROWS_TILES ((int)(sizeof mha_rows_table / sizeof mha_rows_table[0]))
 
+/* The first of them that a device may get by itself: on what is no GPU the smallest alone. */
+static inline int mha_rows_first(const struct mha_device *device)
+{
+    return device->type & CL_DEVICE_TYPE_GPU ? 0 : MHA_ROWS_TILES - 1;
+}
+
 #endif

@@ -147,13 +147,12 @@ static void tell_avoided(const struct mha_problem *p, const struct mha_device *d
                          const struct mha_shape *shape)
 {
     char name[MHA_SHAPE_TEXT], taken[MHA_SHAPE_TEXT];
-    struct mha_device plain = *device;
+    const struct mha_device untried = mha_device_untried(device);
     struct mha_shape usual = *shape;
-    plain.verdicts = NULL;
     if (shape->path == MHA_PATH_STAGED && mha_shape_is_staged(p)) {
-        mha_shape_staged(p, &plain, &usual);
+        mha_shape_staged(p, &untried, &usual);
     } else {
-        mha_shape_default(p, &plain, &usual);
+        mha_shape_default(p, &untried, &usual);
     }
     const gpu_mha_verdict verdict = mha_shape_to_avoid(p, device, &usual);
     if (verdict != GPU_MHA_VERDICT_NONE) {

@@ -22,6 +22,14 @@
 #define MHA_TYPE_BITS                                                                              \
     (MHA_TYPE_BIT(GPU_MHA_F32) | MHA_TYPE_BIT(GPU_MHA_F16) | MHA_TYPE_BIT(GPU_MHA_BF16))
 
+/* The device as if nobody had tried it: for what the library would choose then. */
+static inline struct mha_device mha_device_untried(const struct mha_device *device)
+{
+    struct mha_device untried = *device;
+    untried.verdicts = NULL;
+    return untried;
+}
+
 /* The verdict; GPU_MHA_VERDICT_NONE if there is none. From any thread. */
 gpu_mha_verdict mha_verdict_of(const struct mha_device *device, const char *name,
                                gpu_mha_type type);
