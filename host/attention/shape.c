@@ -319,12 +319,11 @@ static int round_up_to_power(int64_t n)
 
 void mha_shape_key(const struct mha_problem *p, char *text, size_t size)
 {
-    static const char *const types[] = {"f32", "f16", "bf16"};
     const gpu_mha_desc *d = &p->desc;
     const char *kind = d->NQ <= DECODE_QUERIES_MAX ? "decode"
                        : mha_shape_is_short(p)     ? "short"
                        : d->NQ < 64                ? "few"
                                                    : "prefill";
     snprintf(text, size, "%s dk%d dv%d %s", kind, round_up_to_power(d->DK),
-             round_up_to_power(d->DV), types[p->key.type]);
+             round_up_to_power(d->DV), mha_type_name(p->key.type));
 }

@@ -7,6 +7,7 @@
 #include "cl/context.h"
 #include "cl/recent.h"
 #include "cl/tuned.h"
+#include "core/tensor.h"
 
 static const char *const words[] = {
     [GPU_MHA_VERDICT_NONE] = "not tried",  [GPU_MHA_VERDICT_OK] = "ok",
@@ -18,8 +19,7 @@ enum { VERDICTS = sizeof words / sizeof words[0], TYPES = 3 };
 /* "NAME f16"; 0 if that is no word of the file. */
 static int make_key(const char *name, gpu_mha_type type, char key[MHA_TUNED_WORD])
 {
-    static const char *const types[TYPES] = {"f32", "f16", "bf16"};
-    const int length = snprintf(key, MHA_TUNED_WORD, "%s %s", name, types[type]);
+    const int length = snprintf(key, MHA_TUNED_WORD, "%s %s", name, mha_type_name(type));
     return length > 0 && length < MHA_TUNED_WORD;
 }
 

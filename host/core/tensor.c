@@ -45,6 +45,11 @@ size_t mha_type_bytes(gpu_mha_type type)
     return type == GPU_MHA_F32 ? 4 : 2;
 }
 
+const char *mha_type_name(gpu_mha_type type)
+{
+    return type == GPU_MHA_F32 ? "f32" : type == GPU_MHA_F16 ? "f16" : "bf16";
+}
+
 size_t mha_index_bytes(gpu_mha_index_type type)
 {
     return type == GPU_MHA_INDEX_NONE ? 0 : type == GPU_MHA_I32 ? 4 : 8;

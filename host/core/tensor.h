@@ -23,6 +23,7 @@ gpu_mha_status mha_length_check(const char *name, int64_t value, int64_t low);
 gpu_mha_status mha_flag_check(const char *name, int value);
 
 size_t mha_type_bytes(gpu_mha_type type);
+const char *mha_type_name(gpu_mha_type type); /* "f16" */
 size_t mha_index_bytes(gpu_mha_index_type type);
 size_t mha_mask_bytes(gpu_mha_mask_type type);
 gpu_mha_status mha_type_check(const char *name, gpu_mha_type type);
