@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/log.h"
+
 /* The largest struct that a kernel takes by value has to fit; 1.2 promises it for full profiles. */
 enum { NEEDED_PARAMETER_BYTES = 1024 };
 
@@ -32,10 +34,7 @@ static const struct field {
 };
 enum { FIELD_COUNT = sizeof fields / sizeof fields[0] };
 
-/*
- * Copies a string without the blanks around it that some drivers report. Such texts go into
- * sentences and lines, which a control character must not break.
- */
+/* Copies a string, as one line without the blanks around it that some drivers report. */
 static void copy_trimmed(char *text, size_t capacity, const char *from)
 {
     from += strspn(from, " \t\r\n");
@@ -46,14 +45,9 @@ static void copy_trimmed(char *text, size_t capacity, const char *from)
     while (length > 0 && strchr(" \t\r\n", from[length - 1])) {
         length--;
     }
-    for (size_t i = 0; i < length; i++) {
-        const unsigned char c = (unsigned char)from[i];
-        text[i] = from[i];
-        if (c < 0x20 || c == 0x7f) {
-            text[i] = ' ';
-        }
-    }
+    memcpy(text, from, length);
     text[length] = '\0';
+    mha_one_line(text);
 }
 
 /* The whole string of a query, to be freed, always NUL-terminated. */
