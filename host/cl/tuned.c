@@ -66,7 +66,8 @@ int mha_tuned_put(struct mha_tuned *tuned, const struct mha_tuned_entry *entry)
     mha_tuned_set(&tuned->list, entry);
     const int kept = on_disk && mha_tuning_file_save(&tuned->file, entry, on_disk);
     if (!on_disk) {
-        mha_log(MHA_LOG_WARN, "keep the tuning of %s in this context alone: no memory", entry->key);
+        mha_log(MHA_LOG_WARN, "keep %s of %s in this context alone: no memory",
+                tuned->file.kind->what, entry->key);
     }
     /* What other processes measured meanwhile comes along. */
     for (int i = 0; kept && i < on_disk->count; i++) {
