@@ -36,26 +36,34 @@ static void hide_word(char *text, const char *word)
     }
 }
 
+/* 1 where a word begins, or the value of an option as -I. */
+static bool begins_word(const char *text, const char *at)
+{
+    return at == text || strchr(" \t\"'(=:,;[<", at[-1]) != NULL ||
+           (at - text >= 2 && at[-2] == '-' && isupper((unsigned char)at[-1]));
+}
+
 /*
- * A path is a word that begins with a slash, a dot and a slash, or a tilde, that has two slashes,
- * or that is an option with one, as -I/opt. "1/2" and "and/or" are none.
+ * A path is a word that begins with a slash, or with a dot or a tilde and has one, or that has two.
+ * "1/2" and "and/or" are none, and an option is looked at behind its letter.
  */
 static bool is_path(const char *word, size_t length)
 {
     const char *slash = memchr(word, '/', length);
 
-    return length > 1 && slash &&
-           (slash == word || strchr("~.-", *word) ||
-            memchr(slash + 1, '/', length - (size_t)(slash + 1 - word)));
+    if (length < 2 || slash == NULL || *word == '-') {
+        return false;
+    }
+    return slash == word || *word == '~' || *word == '.' ||
+           memchr(slash + 1, '/', length - (size_t)(slash + 1 - word)) != NULL;
 }
 
 /* Every path becomes "*". */
 static void hide_paths(char *text)
 {
     for (char *at = text; *at; at++) {
-        const bool begins = at == text || strchr(" \t\"'(=:,;[<", at[-1]) != NULL;
         const size_t length = strcspn(at, " \t\"'():,;]>");
-        if (begins && is_path(at, length)) {
+        if (begins_word(text, at) && is_path(at, length)) {
             *at = '*';
             memmove(at + 1, at + length, strlen(at + length) + 1);
         }
