@@ -7,6 +7,7 @@
 #include "bench.h"
 #include "options.h"
 #include "report.h"
+#include "words.h"
 
 /* The values as they were given. */
 struct raw_options {
@@ -16,11 +17,6 @@ struct raw_options {
     int64_t window[2];
     int method, type;
 };
-
-static const char *const method_words[] = {
-    [GPU_MHA_AUTO] = "auto", [GPU_MHA_FUSED] = "fused", [GPU_MHA_STAGED] = "staged", NULL};
-static const char *const type_words[] = {
-    [GPU_MHA_F32] = "f32", [GPU_MHA_F16] = "f16", [GPU_MHA_BF16] = "bf16", NULL};
 
 #define usage_error(...) mha_report_usage("gpu-mha bench", __VA_ARGS__)
 
@@ -165,12 +161,12 @@ static enum mha_options_result parse(struct mha_bench_options *options, struct r
          .name = "dtype",
          .target = &raw->type,
          .given = &raw->dtype_given,
-         .choices = type_words,
+         .choices = mha_type_words,
          .help = "All tensors of all shapes are stored as this type."},
         {.kind = MHA_OPTION_CHOICE,
          .name = "method",
          .target = &raw->method,
-         .choices = method_words,
+         .choices = mha_method_words,
          .help = "As in gpu-mha run, for all shapes; auto if not given."},
 
         {.kind = MHA_OPTION_HEADING, .help = "How"},

@@ -43,7 +43,7 @@ static bool avoided_add(struct avoided *avoided, const char *name, int type)
         return false;
     }
     avoided->words = grown;
-    char *type_word = strdup(mha_doctor_type_names[type]), *name_word = strdup(name);
+    char *type_word = strdup(mha_type_words[type]), *name_word = strdup(name);
     if (!type_word || !name_word) {
         free(type_word);
         free(name_word);
@@ -226,7 +226,7 @@ static void print_list(const struct walk *walk)
         printf("%-32s", variant->name);
         for (int type = 0; type < MHA_DOCTOR_TYPES; type++) {
             if (variant->types & 1u << type) {
-                printf("  %s %s", mha_doctor_type_names[type],
+                printf("  %s %s", mha_type_words[type],
                        gpu_mha_verdict_text(variant->verdicts[type]));
             }
         }

@@ -13,10 +13,9 @@
 #include <stdint.h>
 
 #include "report.h"
+#include "words.h"
 
 enum { MHA_DOCTOR_TYPES = 3, MHA_DOCTOR_SENTENCE = 512 };
-
-extern const char *const mha_doctor_type_names[MHA_DOCTOR_TYPES]; /* by gpu_mha_type */
 
 /* What became of one variant with one storage type. */
 struct mha_doctor_finding {

@@ -10,9 +10,6 @@
 #include "doctor.h"
 #include "npy.h"
 
-const char *const mha_doctor_type_names[MHA_DOCTOR_TYPES] = {
-    [GPU_MHA_F32] = "f32", [GPU_MHA_F16] = "f16", [GPU_MHA_BF16] = "bf16"};
-
 static const enum mha_npy_type npy_types[MHA_DOCTOR_TYPES] = {
     [GPU_MHA_F32] = MHA_NPY_F32, [GPU_MHA_F16] = MHA_NPY_F16, [GPU_MHA_BF16] = MHA_NPY_BF16};
 

@@ -54,7 +54,7 @@ static void say_text(const char *word, const char *text)
 static void say_begin(gpu_mha_type type)
 {
     char line[32];
-    say(line, (size_t)snprintf(line, sizeof line, "begin %s\n", mha_doctor_type_names[type]));
+    say(line, (size_t)snprintf(line, sizeof line, "begin %s\n", mha_type_words[type]));
 }
 
 static void say_finding(gpu_mha_type type, const struct mha_doctor_finding *finding)
@@ -62,7 +62,7 @@ static void say_finding(gpu_mha_type type, const struct mha_doctor_finding *find
     char words[96];
 
     snprintf(words, sizeof words, "%s %s %.9g %.9g", gpu_mha_verdict_text(finding->verdict),
-             mha_doctor_type_names[type], finding->error, finding->bound);
+             mha_type_words[type], finding->error, finding->bound);
     say_text(words, finding->sentence);
 }
 
@@ -195,7 +195,7 @@ enum mha_exit mha_doctor_child(int argc, char **argv)
         open_device(device, argv[1], &context, &variant);
         for (int i = 4; i + 1 < argc; i += 2) {
             for (int type = 0; type < MHA_DOCTOR_TYPES; type++) {
-                if (!strcmp(argv[i], mha_doctor_type_names[type])) {
+                if (!strcmp(argv[i], mha_type_words[type])) {
                     avoid(context, argv[i + 1], (gpu_mha_type)type);
                 }
             }

@@ -212,7 +212,7 @@ static bool start(const struct mha_doctor_job *job, unsigned types, struct child
 static int type_of(const char *word)
 {
     for (int type = 0; type < MHA_DOCTOR_TYPES; type++) {
-        if (!strcmp(word, mha_doctor_type_names[type])) {
+        if (!strcmp(word, mha_type_words[type])) {
             return type;
         }
     }

@@ -16,7 +16,7 @@ static bool has_numbers(const struct mha_doctor_finding *finding)
 
 static void print_finding(const char *name, int type, const struct mha_doctor_finding *finding)
 {
-    printf("%-32s %-4s  %-7s %8.2f s  ", name, mha_doctor_type_names[type],
+    printf("%-32s %-4s  %-7s %8.2f s  ", name, mha_type_words[type],
            gpu_mha_verdict_text(finding->verdict), finding->seconds);
     if (!has_numbers(finding)) {
         printf("%s\n", finding->sentence);
@@ -102,7 +102,7 @@ static json_t *finding_json(const struct mha_doctor_row *row, int type)
     const bool numbers = has_numbers(finding);
 
     return json_pack("{s:o s:s s:s s:o s:o s:o s:o}", "variant", mha_json_text(row->variant.name),
-                     "type", mha_doctor_type_names[type], "verdict",
+                     "type", mha_type_words[type], "verdict",
                      gpu_mha_verdict_text(finding->verdict), "seconds",
                      mha_json_number(finding->seconds), "error",
                      numbers ? mha_json_number(finding->error) : json_null(), "bound",

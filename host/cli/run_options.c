@@ -11,6 +11,7 @@
 
 #include "options.h"
 #include "run.h"
+#include "words.h"
 
 /* The values as they were given, before their meaning and their combination are looked at. */
 struct raw_options {
@@ -22,10 +23,6 @@ struct raw_options {
     int method, type, output_type;
 };
 
-static const char *const method_words[] = {
-    [GPU_MHA_AUTO] = "auto", [GPU_MHA_FUSED] = "fused", [GPU_MHA_STAGED] = "staged", NULL};
-static const char *const type_words[] = {
-    [GPU_MHA_F32] = "f32", [GPU_MHA_F16] = "f16", [GPU_MHA_BF16] = "bf16", NULL};
 static const char *const stage_words[] = {[GPU_MHA_SCORES_RAW] = "raw",
                                           [GPU_MHA_SCORES_CAPPED] = "capped",
                                           [GPU_MHA_SCORES_MASKED] = "masked",
@@ -33,7 +30,7 @@ static const char *const stage_words[] = {[GPU_MHA_SCORES_RAW] = "raw",
 
 const char *mha_run_type_name(gpu_mha_type type)
 {
-    return type_words[type];
+    return mha_type_words[type];
 }
 
 #define usage_error(...) mha_report_usage("gpu-mha run", __VA_ARGS__)
@@ -345,7 +342,7 @@ static enum mha_options_result parse(struct mha_run_options *options, struct raw
          .name = "dtype",
          .target = &raw->type,
          .given = &raw->dtype_given,
-         .choices = type_words,
+         .choices = mha_type_words,
          .help = "Convert q, k, v and past to this type first. Without it they keep the type of "
                  "their file (f8 is rounded to f32)."},
 
@@ -421,7 +418,7 @@ static enum mha_options_result parse(struct mha_run_options *options, struct raw
          .name = "output-dtype",
          .target = &raw->output_type,
          .given = &raw->output_dtype_given,
-         .choices = type_words,
+         .choices = mha_type_words,
          .help = "Type of the result; that of q if not given. bf16 is written as f4, which holds "
                  "it exactly, as .npy has no bf16."},
         FILE_OPTION("lse", options->lse, "Log-sum-exp of each row, (B,H,NQ)."),
@@ -464,7 +461,7 @@ static enum mha_options_result parse(struct mha_run_options *options, struct raw
         {.kind = MHA_OPTION_CHOICE,
          .name = "method",
          .target = &raw->method,
-         .choices = method_words,
+         .choices = mha_method_words,
          .help = "fused needs no memory for the scores; staged keeps them. auto (the default) is "
                  "fused unless weights or scores are asked for."},
         {.kind = MHA_OPTION_STRING,

@@ -7,6 +7,7 @@
 #include "bench.h"
 #include "options.h"
 #include "tune.h"
+#include "words.h"
 
 /* The values as they were given. */
 struct raw_options {
@@ -15,9 +16,6 @@ struct raw_options {
     bool causal, dtype_given;
     int type;
 };
-
-static const char *const type_words[] = {
-    [GPU_MHA_F32] = "f32", [GPU_MHA_F16] = "f16", [GPU_MHA_BF16] = "bf16", NULL};
 
 /* The shapes of gpu-mha bench that stand for a kind each, and the product of its layer. */
 static const char *const default_names[] = {"prefill-64", "prefill-128", "prefill-f16",
@@ -148,7 +146,7 @@ static enum mha_options_result parse(struct mha_tune_settings *settings, struct 
          .name = "dtype",
          .target = &raw->type,
          .given = &raw->dtype_given,
-         .choices = type_words,
+         .choices = mha_type_words,
          .help = "The tensors of --shape are stored as this type; f32 if not given."},
         {.kind = MHA_OPTION_STRINGS,
          .name = "product",
