@@ -4,6 +4,7 @@
  */
 #include "harness/assertions.h"
 #include "harness/probe.h"
+#include "harness/queue.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -159,15 +160,6 @@ static void expect_output(const struct run *r, cl_command_queue queue, cl_event 
     }
 }
 
-static cl_int state_of(cl_event event)
-{
-    cl_int state = 0;
-    ck_assert_int_eq(
-        clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL),
-        CL_SUCCESS);
-    return state;
-}
-
 /* Bit 0: out-of-order queue. Bit 1: staged. */
 static gpu_mha_desc desc_of(int bits)
 {
@@ -194,12 +186,12 @@ START_TEST(work_waits_for_its_events)
     /* The plan may go, and the caller's references to the wait events too. */
     gpu_mha_plan_release(plan);
     ck_assert_int_eq(clSetUserEventStatus(waits[0], CL_COMPLETE), CL_SUCCESS);
-    ck_assert_int_gt(state_of(done), CL_COMPLETE);
+    ck_assert_int_gt(event_state(done), CL_COMPLETE);
     ck_assert_int_eq(clSetUserEventStatus(waits[1], CL_COMPLETE), CL_SUCCESS);
     clReleaseEvent(waits[0]);
     clReleaseEvent(waits[1]);
     ck_assert_int_eq(clWaitForEvents(1, &done), CL_SUCCESS);
-    ck_assert_int_eq(state_of(done), CL_COMPLETE);
+    ck_assert_int_eq(event_state(done), CL_COMPLETE);
     expect_output(&r, queue, NULL, 3);
     clReleaseEvent(done);
     close_run(&r);
@@ -294,7 +286,7 @@ START_TEST(a_run_without_work_gives_an_event)
     ck_assert_msg(gpu_mha_enqueue(plan, queue, &none, 1, &gate, &done) == GPU_MHA_OK, "%s",
                   gpu_mha_last_error());
     ck_assert_ptr_nonnull(done);
-    ck_assert_int_gt(state_of(done), CL_COMPLETE);
+    ck_assert_int_gt(event_state(done), CL_COMPLETE);
     ck_assert_int_eq(clSetUserEventStatus(gate, CL_COMPLETE), CL_SUCCESS);
     ck_assert_int_eq(clWaitForEvents(1, &done), CL_SUCCESS);
     clReleaseEvent(gate);

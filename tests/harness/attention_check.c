@@ -99,17 +99,29 @@ static int weights_are_wrong(struct trial *trial, const struct attention_outputs
     return bad;
 }
 
+struct attention_wanted attention_want_scores(const struct attention_data *data)
+{
+    const struct ref_result *r = &data->want;
+
+    switch (data->desc.scores) {
+    case GPU_MHA_SCORES_RAW:
+        return (struct attention_wanted){r->raw, r->bound_raw};
+    case GPU_MHA_SCORES_CAPPED:
+        return (struct attention_wanted){r->capped, r->bound_capped};
+    case GPU_MHA_SCORES_MASKED:
+        return (struct attention_wanted){r->masked, r->bound_masked};
+    case GPU_MHA_SCORES_SOFTMAX:
+        return (struct attention_wanted){r->softmax, r->bound_softmax};
+    default:
+        return (struct attention_wanted){NULL, NULL};
+    }
+}
+
 static int any_is_wrong(struct trial *trial, const struct attention_outputs *outputs)
 {
     const gpu_mha_desc *d = &trial->data.desc;
     const struct ref_result *r = &trial->data.want;
-    const struct {
-        const double *want, *bound;
-    } scores[] = {{NULL, NULL},
-                  {r->raw, r->bound_raw},
-                  {r->capped, r->bound_capped},
-                  {r->masked, r->bound_masked},
-                  {r->softmax, r->bound_softmax}};
+    const struct attention_wanted scores = attention_want_scores(&trial->data);
 
     if (is_wrong(trial, ARRAY_OUTPUT, outputs, r->o, r->bound_o)) {
         return 1;
@@ -118,7 +130,7 @@ static int any_is_wrong(struct trial *trial, const struct attention_outputs *out
         return 1;
     }
     if (d->scores != GPU_MHA_SCORES_NONE &&
-        is_wrong(trial, ARRAY_SCORES, outputs, scores[d->scores].want, scores[d->scores].bound)) {
+        is_wrong(trial, ARRAY_SCORES, outputs, scores.values, scores.bound)) {
         return 1;
     }
     return d->weights != GPU_MHA_WEIGHTS_NONE && weights_are_wrong(trial, outputs);

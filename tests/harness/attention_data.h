@@ -64,6 +64,12 @@ struct attention_spec {
     int host_call;      /* gpu_mha() as well: same bits */
 };
 
+/*
+ * Sets a past, lengths, masks of every kind, with a window `left` keys wide, and all that is done
+ * to scores, for problems of few keys.
+ */
+void attention_spec_everything(struct attention_spec *spec, int64_t NP, int64_t left);
+
 /* The spec as a C initialiser, so that a failure can be pasted into a test. */
 void attention_spec_text(const struct attention_spec *spec, char *text, size_t size);
 
@@ -118,6 +124,13 @@ struct attention_data {
 /* Ends the test run when memory is out. Free with attention_data_free. */
 void attention_data_make(const struct attention_spec *spec, struct attention_data *data);
 void attention_data_free(struct attention_data *data);
+
+/* What the reference wants of the scores, at the stage that the problem asks for; NULL for none. */
+struct attention_wanted {
+    const double *values, *bound;
+};
+
+struct attention_wanted attention_want_scores(const struct attention_data *data);
 
 /* The bytes of one image, in malloc'd memory, poison of this kind in every element not used. */
 unsigned char *attention_data_poisoned(const struct attention_image *image, enum poison kind);

@@ -1,9 +1,29 @@
 /*
- * attention_spec.c - a spec of attention_data.h as text.
+ * attention_spec.c - a spec of attention_data.h with everything in it, and one as text.
  */
 #include "attention_data.h"
 
 #include <stdio.h>
+
+void attention_spec_everything(struct attention_spec *spec, int64_t NP, int64_t left)
+{
+    spec->desc.NP = NP;
+    spec->desc.key_lengths = GPU_MHA_I32;
+    spec->desc.causal = 1;
+    spec->desc.offset_kind = GPU_MHA_BOTTOM_RIGHT;
+    spec->desc.has_window = 1;
+    spec->desc.window_left = left;
+    spec->desc.window_right = -1;
+    spec->desc.mask.type = GPU_MHA_MASK_BOOL;
+    spec->mask = (struct attention_mask){0xD, 1, 0.3};
+    spec->desc.bias.type = GPU_MHA_MASK_F16;
+    spec->bias = (struct attention_mask){0xC, 0, 0.1};
+    spec->desc.alibi = GPU_MHA_ALIBI_SLOPES;
+    spec->desc.sinks = 1;
+    spec->desc.softcap = 2.0f;
+    spec->desc.dropout = 0.25f;
+    spec->desc.dropout_seed = 8;
+}
 
 struct text {
     char *at;

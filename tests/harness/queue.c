@@ -19,3 +19,12 @@ cl_command_queue queue_make(gpu_mha_context *context, int out_of_order)
     }
     return queue;
 }
+
+cl_int event_state(cl_event event)
+{
+    cl_int state = 0;
+    ck_assert_int_eq(
+        clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL),
+        CL_SUCCESS);
+    return state;
+}

@@ -39,22 +39,7 @@ START_TEST(fused_with_everything)
 {
     struct attention_spec spec = problem(_i);
 
-    spec.desc.NP = 4;
-    spec.desc.key_lengths = GPU_MHA_I32;
-    spec.desc.causal = 1;
-    spec.desc.offset_kind = GPU_MHA_BOTTOM_RIGHT;
-    spec.desc.has_window = 1;
-    spec.desc.window_left = 6;
-    spec.desc.window_right = -1;
-    spec.desc.mask.type = GPU_MHA_MASK_BOOL;
-    spec.mask = (struct attention_mask){0xD, 1, 0.3};
-    spec.desc.bias.type = GPU_MHA_MASK_F16;
-    spec.bias = (struct attention_mask){0xC, 0, 0.1};
-    spec.desc.alibi = GPU_MHA_ALIBI_SLOPES;
-    spec.desc.sinks = 1;
-    spec.desc.softcap = 2.0f;
-    spec.desc.dropout = 0.25f;
-    spec.desc.dropout_seed = 8;
+    attention_spec_everything(&spec, 4, 6);
     spec.desc.query.type = spec.desc.past_value.type = GPU_MHA_F16;
     spec.desc.key.type = spec.desc.output.type = GPU_MHA_BF16;
     attention_check(&spec, NULL);

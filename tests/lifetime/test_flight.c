@@ -7,6 +7,7 @@
 #include "cl/context.h"
 #include "harness/assertions.h"
 #include "harness/known_run.h"
+#include "harness/queue.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -112,15 +113,6 @@ static void read_now(cl_command_queue queue, const struct known_run *run, float 
                      CL_SUCCESS);
 }
 
-static cl_int state_of(cl_event event)
-{
-    cl_int state = 0;
-    ck_assert_int_eq(
-        clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL),
-        CL_SUCCESS);
-    return state;
-}
-
 static void release(struct flight *f)
 {
     clReleaseEvent(f->gate);
@@ -156,13 +148,13 @@ START_TEST(everything_is_released_in_flight)
     ck_assert_int_eq(clRetainContext(cl), CL_SUCCESS);
     enqueue(&f);
     cl_event read = enqueue_read(f.queue, &f.run, f.done, output);
-    ck_assert_int_gt(state_of(f.done), CL_COMPLETE);
+    ck_assert_int_gt(event_state(f.done), CL_COMPLETE);
     clReleaseEvent(f.done);
     gpu_mha_plan_release(f.plan);
     gpu_mha_context_release(f.context);
     known_close(&f.run);
     clReleaseCommandQueue(f.queue);
-    ck_assert_int_gt(state_of(read), CL_COMPLETE);
+    ck_assert_int_gt(event_state(read), CL_COMPLETE);
     ck_assert_int_eq(clSetUserEventStatus(f.gate, CL_COMPLETE), CL_SUCCESS);
     ck_assert_int_eq(clWaitForEvents(1, &read), CL_SUCCESS);
     ck_assert_msg(known_right(f.kind, output, value), "%s gives %g and so on, want %g",
@@ -255,10 +247,10 @@ static void fail_gate(struct flight *f, cl_uint count)
     ASSERT_OK(known_enqueue(f->plan, &f->run, f->queue, count, wait, &f->done));
     ck_assert_int_eq(clFlush(f->queue), CL_SUCCESS);
     ck_assert_int_eq(clSetUserEventStatus(gates[0], CL_COMPLETE), CL_SUCCESS);
-    ck_assert_int_gt(state_of(f->done), CL_COMPLETE);
+    ck_assert_int_gt(event_state(f->done), CL_COMPLETE);
     ck_assert_int_eq(clSetUserEventStatus(f->gate, -77), CL_SUCCESS);
     ck_assert_int_ne(clWaitForEvents(1, &f->done), CL_SUCCESS);
-    ck_assert_int_lt(state_of(f->done), 0);
+    ck_assert_int_lt(event_state(f->done), 0);
     clReleaseEvent(gates[0]);
 }
 

@@ -162,16 +162,10 @@ static void write_matrices(struct writer *w)
     const gpu_mha_desc *d = &w->data->desc;
     const struct ref_result *r = &w->data->want;
     const int64_t NT = w->data->NT, shape[4] = {d->B, d->H, d->NQ, NT};
-    const struct {
-        const double *want, *bound;
-    } scores[] = {{NULL, NULL},
-                  {r->raw, r->bound_raw},
-                  {r->capped, r->bound_capped},
-                  {r->masked, r->bound_masked},
-                  {r->softmax, r->bound_softmax}};
+    const struct attention_wanted scores = attention_want_scores(w->data);
 
     if (d->scores != GPU_MHA_SCORES_NONE) {
-        write_wanted(w, "scores", 4, shape, scores[d->scores].want, scores[d->scores].bound);
+        write_wanted(w, "scores", 4, shape, scores.values, scores.bound);
     }
     if (d->weights == GPU_MHA_WEIGHTS_PER_HEAD) {
         write_wanted(w, "weights", 4, shape, r->weights, r->bound_weights);

@@ -56,22 +56,7 @@ START_TEST(masks_of_every_kind_and_a_past)
 {
     struct attention_spec spec = problem(2);
 
-    spec.desc.NP = 13;
-    spec.desc.key_lengths = GPU_MHA_I32;
-    spec.desc.causal = 1;
-    spec.desc.offset_kind = GPU_MHA_BOTTOM_RIGHT;
-    spec.desc.has_window = 1;
-    spec.desc.window_left = 30;
-    spec.desc.window_right = -1;
-    spec.desc.mask.type = GPU_MHA_MASK_BOOL;
-    spec.mask = (struct attention_mask){0xD, 1, 0.3};
-    spec.desc.bias.type = GPU_MHA_MASK_F16;
-    spec.bias = (struct attention_mask){0xC, 0, 0.1};
-    spec.desc.alibi = GPU_MHA_ALIBI_SLOPES;
-    spec.desc.sinks = 1;
-    spec.desc.softcap = 2.0f;
-    spec.desc.dropout = 0.25f;
-    spec.desc.dropout_seed = 8;
+    attention_spec_everything(&spec, 13, 30);
     check("masks", &spec);
 }
 END_TEST
