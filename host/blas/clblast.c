@@ -95,14 +95,13 @@ struct trial {
     cl_event event;
 };
 
-static gpu_mha_status make_operand(const struct trial *t, gpu_mha_context *context, int64_t count,
-                                   size_t scratch_bytes, struct mha_window *window)
+/* A buffer of its own, filled with the floats of `from` unless that is NULL. */
+static gpu_mha_status make_operand(gpu_mha_context *context, size_t bytes, float *from,
+                                   struct mha_window *window)
 {
-    const size_t bytes = scratch_bytes > 0 ? scratch_bytes : (size_t)count * sizeof(float);
-    const cl_mem_flags copy = scratch_bytes > 0 ? 0 : CL_MEM_COPY_HOST_PTR;
+    const cl_mem_flags copy = from != NULL ? CL_MEM_COPY_HOST_PTR : 0;
     cl_int code = CL_SUCCESS;
-    window->mem = clCreateBuffer(context->cl, CL_MEM_READ_WRITE | copy, bytes,
-                                 scratch_bytes > 0 ? NULL : t->ones, &code);
+    window->mem = clCreateBuffer(context->cl, CL_MEM_READ_WRITE | copy, bytes, from, &code);
     MHA_TRY_CL(code, "clCreateBuffer", "%zu bytes to try CLBlast", bytes);
     return GPU_MHA_OK;
 }
@@ -111,22 +110,22 @@ static gpu_mha_status run_trial(struct trial *t, gpu_mha_context *context)
 {
     const struct mha_gemm_shape *s = &t->shape;
     const int64_t size = s->M; /* of all three lengths */
-    t->ones = malloc((size_t)(size * size) * sizeof *t->ones);
-    t->result = malloc((size_t)(size * size) * sizeof *t->result);
+    const size_t bytes = (size_t)(size * size) * sizeof(float);
+    t->ones = malloc(bytes);
+    t->result = malloc(bytes);
     MHA_RETURN_IF(t->ones == NULL || t->result == NULL, GPU_MHA_HOST_MEMORY,
                   "no memory to try CLBlast");
     for (int64_t i = 0; i < size * size; ++i) {
         t->ones[i] = 1.0f;
     }
-    MHA_TRY(make_operand(t, context, size * size, 0, &t->operands.a));
-    MHA_TRY(make_operand(t, context, size * size, 0, &t->operands.w));
-    MHA_TRY(make_operand(t, context, size * size, 0, &t->operands.c));
+    MHA_TRY(make_operand(context, bytes, t->ones, &t->operands.a));
+    MHA_TRY(make_operand(context, bytes, t->ones, &t->operands.w));
+    MHA_TRY(make_operand(context, bytes, t->ones, &t->operands.c));
     if (t->scratch_bytes > 0) {
-        MHA_TRY(make_operand(t, context, 0, t->scratch_bytes, &t->operands.scratch));
+        MHA_TRY(make_operand(context, t->scratch_bytes, NULL, &t->operands.scratch));
     }
     MHA_TRY(multiply(t->queue, s, &t->operands, &t->event));
-    MHA_TRY_CL(clEnqueueReadBuffer(t->queue, t->operands.c.mem, CL_TRUE, 0,
-                                   (size_t)(size * size) * sizeof *t->result, t->result, 1,
+    MHA_TRY_CL(clEnqueueReadBuffer(t->queue, t->operands.c.mem, CL_TRUE, 0, bytes, t->result, 1,
                                    &t->event, NULL),
                "clEnqueueReadBuffer", "a product of CLBlast");
     for (int64_t i = 0; i < size * size; ++i) {
