@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bound.h"
 #include "command.h"
 #include "options.h"
 #include "verify_compare.h"
@@ -30,26 +31,6 @@ struct outcome {
 
 /* ---- one case ----------------------------------------------------------------------------- */
 
-static double share_of_bound(const struct mha_comparison *comparison)
-{
-    if (comparison->error == 0.0) {
-        return 0.0;
-    }
-    return comparison->bound > 0.0 ? comparison->error / comparison->bound : INFINITY;
-}
-
-/* "(0, 2, 1)" for the element that lies at `flat` in C order. */
-static const char *element_text(const struct mha_npy *npy, size_t flat, char *text, size_t size)
-{
-    int64_t index[MHA_NPY_MAX_RANK] = {0};
-
-    for (int axis = npy->rank - 1; axis >= 0; axis--) {
-        index[axis] = (int64_t)(flat % (size_t)npy->shape[axis]);
-        flat /= (size_t)npy->shape[axis];
-    }
-    return mha_npy_shape_text(npy->rank, index, text, size);
-}
-
 static bool explain_misses(const struct mha_case_array *output,
                            const struct mha_comparison *comparison, struct outcome *outcome)
 {
@@ -59,7 +40,7 @@ static bool explain_misses(const struct mha_case_array *output,
                     "output %s: %zu of %zu elements are over their bound; the worst, %s, is %.9g "
                     "where %.9g is recorded, error %.1e of %.1e",
                     output->name, comparison->misses, output->npy.count,
-                    element_text(&output->npy, comparison->worst, where, sizeof where),
+                    mha_npy_element_text(&output->npy, comparison->worst, where, sizeof where),
                     comparison->got, comparison->want, comparison->error, comparison->bound);
 }
 
@@ -82,8 +63,8 @@ static bool compare_outputs(const struct verify *verify, const struct mha_case *
                          comparison)) {
             return mha_fail(outcome->sentence, sizeof outcome->sentence, "out of memory");
         }
-        if (share_of_bound(comparison) > worst_share) {
-            worst_share = share_of_bound(comparison);
+        if (mha_share_of_bound(comparison->error, comparison->bound) > worst_share) {
+            worst_share = mha_share_of_bound(comparison->error, comparison->bound);
             outcome->worst_slot = slot;
         }
     }

@@ -53,10 +53,6 @@ void mha_doctor_output_free(struct mha_doctor_output *output);
 /* Sets what is wanted: the bound is `slack` and what rounding to the type adds. */
 void mha_doctor_want(struct mha_doctor_output *output, size_t at, double value, double slack);
 
-/* How much of its bound an error takes: at most 1 is right. Infinite for any error where none is
- * allowed. */
-double mha_doctor_share(double error, double bound);
-
 /* Judges; the worst of this and of what the finding already has stays in it. */
 void mha_doctor_judge(const struct mha_doctor_output *output, struct mha_doctor_finding *finding);
 

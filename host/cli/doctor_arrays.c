@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bound.h"
 #include "doctor.h"
 #include "npy.h"
 
@@ -77,20 +78,12 @@ void mha_doctor_output_free(struct mha_doctor_output *output)
 
 void mha_doctor_want(struct mha_doctor_output *output, size_t at, double value, double slack)
 {
-    static const double units[MHA_DOCTOR_TYPES] = {
-        [GPU_MHA_F32] = 0x1p-24, [GPU_MHA_F16] = 0x1p-11, [GPU_MHA_BF16] = 0x1p-8};
-    static const double smallest[MHA_DOCTOR_TYPES] = {
-        [GPU_MHA_F32] = 0x1p-149, [GPU_MHA_F16] = 0x1p-24, [GPU_MHA_BF16] = 0x1p-133};
+    const struct mha_rounding rounding = mha_rounding_of(npy_types[output->type]);
 
     output->values[at] = value;
     /* Of slack 0 only the very number is right. */
     output->bounds[at] =
-        slack > 0 ? slack + units[output->type] * fabs(value) + smallest[output->type] / 2 : 0;
-}
-
-double mha_doctor_share(double error, double bound)
-{
-    return bound > 0 ? error / bound : error > 0 ? INFINITY : 0;
+        slack > 0 ? slack + rounding.unit * fabs(value) + rounding.smallest / 2 : 0;
 }
 
 void mha_doctor_judge(const struct mha_doctor_output *output, struct mha_doctor_finding *finding)
@@ -108,13 +101,12 @@ void mha_doctor_judge(const struct mha_doctor_output *output, struct mha_doctor_
     }
     for (size_t i = 0; i < output->count; i++) {
         const double bound = output->bounds[i];
-        /* A NaN where none is wanted is as wrong as can be. */
-        double error = got[i] == output->values[i] ? 0 : fabs(got[i] - output->values[i]);
-        error = isnan(error) ? INFINITY : error;
+        const double error = mha_error_of(output->values[i], got[i]);
         if (!(error <= bound)) {
             finding->verdict = GPU_MHA_VERDICT_WRONG;
         }
-        if (mha_doctor_share(error, bound) >= mha_doctor_share(finding->error, finding->bound)) {
+        if (mha_share_of_bound(error, bound) >=
+            mha_share_of_bound(finding->error, finding->bound)) {
             finding->error = error;
             finding->bound = bound;
         }

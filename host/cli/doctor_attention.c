@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bound.h"
 #include "doctor.h"
 
 /* ---- reference ----------------------------------------------------------------------------- */
@@ -286,8 +287,8 @@ void mha_doctor_try_attention(gpu_mha_context *context, const gpu_mha_variant_in
         return;
     }
     if (second.verdict != GPU_MHA_VERDICT_OK ||
-        mha_doctor_share(second.error, second.bound) >
-            mha_doctor_share(finding->error, finding->bound)) {
+        mha_share_of_bound(second.error, second.bound) >
+            mha_share_of_bound(finding->error, finding->bound)) {
         *finding = second;
     }
 }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "bound.h"
 #include "command.h"
 #include "doctor.h"
 
@@ -22,7 +23,7 @@ static void print_finding(const char *name, int type, const struct mha_doctor_fi
         printf("%s\n", finding->sentence);
     } else if (finding->bound > 0) {
         printf("largest error %.2g, %.2g of the bound %.2g\n", finding->error,
-               mha_doctor_share(finding->error, finding->bound), finding->bound);
+               mha_share_of_bound(finding->error, finding->bound), finding->bound);
     } else {
         printf("largest error %.2g, none is allowed\n", finding->error);
     }

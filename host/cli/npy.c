@@ -56,6 +56,17 @@ char *mha_npy_shape_text(int rank, const int64_t *shape, char *text, size_t size
     return text;
 }
 
+char *mha_npy_element_text(const struct mha_npy *array, size_t flat, char *text, size_t size)
+{
+    int64_t index[MHA_NPY_MAX_RANK] = {0};
+
+    for (int axis = array->rank - 1; axis >= 0; axis--) {
+        index[axis] = (int64_t)(flat % (size_t)array->shape[axis]);
+        flat /= (size_t)array->shape[axis];
+    }
+    return mha_npy_shape_text(array->rank, index, text, size);
+}
+
 static bool host_is_big_endian(void)
 {
     const uint16_t probe = 1;

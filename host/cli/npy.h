@@ -54,6 +54,9 @@ bool mha_npy_is_float(enum mha_npy_type type);
 #define MHA_NPY_SHAPE_TEXT (MHA_NPY_MAX_RANK * 22 + 3)
 char *mha_npy_shape_text(int rank, const int64_t *shape, char *text, size_t size);
 
+/* The same for an element, "(0, 2, 1)", by its place in C order. */
+char *mha_npy_element_text(const struct mha_npy *array, size_t flat, char *text, size_t size);
+
 /*
  * Reads a whole file. Allocates only what the file's real size allows. On failure `array` is
  * empty and needs no release.

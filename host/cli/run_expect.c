@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "bound.h"
 #include "run.h"
 
 static const char *const names[MHA_RUN_RESULTS] = {[MHA_RUN_OUTPUT] = "output",
@@ -56,25 +57,13 @@ static bool read_values(const struct expectation *e, enum mha_run_result result,
     return *values || mha_fail(e->error, e->error_size, "out of memory for %s", path);
 }
 
-/* The part of its bound that an error takes. A NaN wants a NaN, an infinity that infinity. */
-static double share_of_bound(double got, double want, double bound)
-{
-    if (got == want || (isnan(got) && isnan(want))) {
-        return 0;
-    }
-    if (!isfinite(got) || !isfinite(want) || !(bound > 0)) {
-        return INFINITY;
-    }
-    return fabs(got - want) / bound;
-}
-
 static struct misses find_misses(const double *got, const double *want, const double *bound,
                                  size_t count)
 {
     struct misses misses = {0};
 
     for (size_t i = 0; i < count; i++) {
-        double share = share_of_bound(got[i], want[i], bound ? bound[i] : 0);
+        double share = mha_share_of_bound(mha_error_of(want[i], got[i]), bound ? bound[i] : 0);
         misses.count += share > 1;
         if (share > misses.worst_share) {
             misses.worst_share = share;
@@ -88,19 +77,13 @@ static bool explain(const struct expectation *e, enum mha_run_result result,
                     const struct mha_npy *array, const struct misses *misses, double got,
                     double want, double bound)
 {
-    int64_t index[MHA_NPY_MAX_RANK] = {0};
     char where[MHA_NPY_SHAPE_TEXT];
-    size_t flat = misses->worst;
 
-    for (int axis = array->rank - 1; axis >= 0; axis--) {
-        index[axis] = (int64_t)(flat % (size_t)array->shape[axis]);
-        flat /= (size_t)array->shape[axis];
-    }
     return mha_fail(e->error, e->error_size,
                     "%s: %zu of %zu elements are not as expected; the worst, %s, is %.9g where "
                     "%.9g is expected, error %.1e of %.1e",
                     names[result], misses->count, array->count,
-                    mha_npy_shape_text(array->rank, index, where, sizeof where), got, want,
+                    mha_npy_element_text(array, misses->worst, where, sizeof where), got, want,
                     fabs(got - want), bound);
 }
 
